@@ -1,0 +1,46 @@
+# Two commands do everything on a machine with Python 3.11 and make: `make run`, `make test`.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.installed
+
+.PHONY: install run test lint types unit e2e bench record-samples clean
+install: $(READY)
+
+$(READY): pyproject.toml requirements-cpu.txt scripts/install_cpu.sh
+	$(PYTHON) -m venv $(VENV)
+	sh scripts/install_cpu.sh $(BIN)/python
+	touch $@
+
+# A real recorded verl run on this machine's CPU, its analysis, and what to open next.
+run: install
+	$(BIN)/rlinsight run --profile examples/fully_async.yaml
+
+test: install lint types
+	$(BIN)/python -m pytest
+
+unit: install
+	$(BIN)/python -m pytest -m "not e2e"
+
+e2e: install
+	$(BIN)/python -m pytest -m e2e
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# mypy does not follow editable installs that map folders, so it is shown the mapping as links.
+TYPED := build/typed/rlinsight
+types: install
+	rm -rf build/typed && mkdir -p $(TYPED)
+	ln -s $(CURDIR)/rlinsight/* $(CURDIR)/collectors $(CURDIR)/analyzers $(CURDIR)/webapp $(TYPED)/
+	MYPYPATH=build/typed $(BIN)/mypy -p rlinsight
+
+bench: install
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+record-samples: install
+	$(BIN)/python sample_traces/record.py
+
+clean:
+	rm -rf $(VENV) build *.egg-info

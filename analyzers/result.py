@@ -1,0 +1,145 @@
+"""The typed result of an analysis; every renderer works on these objects and nothing else.
+
+Times are seconds unless the name ends in `_ns`; ratios are within 0 to 1 unless the data
+say otherwise (nothing is clamped); None is unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+REPORT_SCHEMA_VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class RunHeader:
+    """What ran. Hybrid replicas live on trainer devices and are not standalone rollouters."""
+
+    run_id: str | None
+    mode: str | None
+    engine: str | None
+    device_kinds: tuple[str, ...]
+    trainer_devices: int
+    rollout_devices: int
+    standalone_replicas: int
+    hybrid_replicas: int
+    nodes: int
+    started_ns: int | None
+    duration_s: float | None
+    smoke: bool
+
+
+@dataclass(frozen=True)
+class WindowInfo:
+    """The part of the run that the figures are of, and why that part."""
+
+    start_ns: int
+    end_ns: int
+    duration_s: float
+    versions: tuple[int, int] | None
+    cut: str
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval; the interval is None where there are too few windows."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Trained work per time, over all devices of the job."""
+
+    tokens_per_s_per_device: Estimate
+    samples_per_s: Estimate
+    trained_tokens: int | None
+    trained_samples: int | None
+
+
+@dataclass(frozen=True)
+class FrameworkFigure:
+    """What the framework itself reported, and why it may differ from the intervals."""
+
+    key: str
+    value: float | None
+    meaning: str
+
+
+@dataclass(frozen=True)
+class PoolReport:
+    """Where the device time of a pool went; `ledger` sums to `device_seconds` exactly."""
+
+    devices: int
+    device_seconds: float
+    useful_seconds: float
+    overhead_seconds: float
+    bubble_seconds: float
+    idle_ratio: float | None
+    unattributed_ratio: float | None
+    ledger: dict[str, float]
+    framework_idle_ratio: tuple[FrameworkFigure, ...]
+
+
+@dataclass(frozen=True)
+class ActivityTime:
+    """One activity on the lanes of one role: wall time in which at least one span ran, per lane."""
+
+    role: str
+    activity: str
+    lanes: int
+    spans: int
+    open_spans: int
+    lane_seconds: float
+    mean_s: float | None
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """One training step of the driver; activities may overlap and need not sum to the step."""
+
+    step: int | None
+    param_version: int | None
+    start_ns: int
+    duration_s: float
+    activities: dict[str, float]
+    tokens: int | None
+    samples: int | None
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What lowers the confidence in the figures."""
+
+    hooks_installed: int
+    hooks_skipped: dict[str, str]
+    hook_errors: dict[str, int]
+    dropped_rows: dict[str, int]
+    open_intervals: int
+    skipped_files: dict[str, str]
+    unattributed_ratio: float | None
+    hook_seconds: float | None
+    hook_share: float | None
+    dead_lanes: dict[str, str]
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of `rlinsight.open(path).analyze()`."""
+
+    run: RunHeader
+    window: WindowInfo
+    throughput: Throughput
+    pools: dict[str, PoolReport]
+    activities: tuple[ActivityTime, ...]
+    steps: tuple[StepRow, ...]
+    trust: Trust
+    schema_version: int = field(default=REPORT_SCHEMA_VERSION)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form of `rlinsight analyze --json`."""
+        return asdict(self)

@@ -1,0 +1,1 @@
+"""Everything that produces a trace."""

@@ -1,0 +1,1 @@
+"""Hooks that record a verl run from inside its own processes, without editing verl."""

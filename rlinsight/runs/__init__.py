@@ -1,0 +1,1 @@
+"""Managed runs: configuration, preflight, launch, live progress, and what follows a run."""

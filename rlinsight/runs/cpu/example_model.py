@@ -1,0 +1,151 @@
+"""The model of the example: a Qwen2 of 0.3 million random weights, written without torch.
+
+It is made to be learned from within a few dozen updates. One hidden dimension is the same for
+every token, so the output layer has something like a bias per token: GRPO can move the share of a
+token quickly, and the chance to stop, hence the distribution of response lengths, can be set.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlinsight.runs.cpu import example_tokenizer as tokenizer
+
+Array = NDArray[np.float32]
+
+_STD = 0.02
+_CONSTANT_DIMENSION = 0
+_CONSTANT_VALUE = 0.2
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of the model; `head_size` 32 is the smallest that vLLM's CPU attention takes."""
+
+    layers: int = 2
+    hidden: int = 128
+    intermediate: int = 256
+    heads: int = 4
+    kv_heads: int = 2
+    head_size: int = 32
+
+
+def write(folder: Path, *, seed: int, mean_length_tokens: float, shape: Shape = Shape()) -> None:
+    """Write `config.json`, `generation_config.json` and `model.safetensors`.
+
+    The untrained model stops after `mean_length_tokens` tokens on average; lengths are then
+    distributed geometrically: many short, a long tail. The same seed gives the same bytes.
+    """
+    end, pad = tokenizer.IDS[tokenizer.END], tokenizer.IDS[tokenizer.PAD]
+    ends: dict[str, object] = {"eos_token_id": end, "pad_token_id": pad}
+    _dump(folder / "config.json", {**_config(shape), **ends})
+    _dump(folder / "generation_config.json", ends)
+    weights = dict(_weights(shape, np.random.default_rng(seed), mean_length_tokens))
+    (folder / "model.safetensors").write_bytes(_safetensors(weights))
+
+
+def _config(shape: Shape) -> dict[str, object]:
+    return {
+        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "qwen2",
+        "vocab_size": len(tokenizer.VOCABULARY),
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.intermediate,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "max_position_embeddings": tokenizer.MAX_LENGTH_TOKENS,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "bos_token_id": None,
+    }
+
+
+def _weights(
+    shape: Shape, random: np.random.Generator, mean_length_tokens: float
+) -> Iterator[tuple[str, Array]]:
+    def normal(*size: int) -> Array:
+        return (random.standard_normal(size) * _STD).astype(np.float32)
+
+    vocabulary = len(tokenizer.VOCABULARY)
+    embedding = normal(vocabulary, shape.hidden)
+    embedding[:, _CONSTANT_DIMENSION] = _CONSTANT_VALUE
+    yield "model.embed_tokens.weight", embedding
+    for layer in range(shape.layers):
+        for name, size in _layer(shape):
+            weight = _one_dimensional(name, size) if len(size) == 1 else normal(*size)
+            yield f"model.layers.{layer}.{name}", weight
+    yield "model.norm.weight", np.ones(shape.hidden, np.float32)
+    head = normal(vocabulary, shape.hidden)
+    head[:, _CONSTANT_DIMENSION] = 0.0
+    stop = _stop_logit(mean_length_tokens) / _constant_after_norm(shape)
+    head[tokenizer.IDS[tokenizer.END], _CONSTANT_DIMENSION] = stop
+    yield "lm_head.weight", head
+
+
+def _layer(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
+    query, key = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+    yield "input_layernorm.weight", (shape.hidden,)
+    for name, rows in (("q", query), ("k", key), ("v", key)):
+        yield f"self_attn.{name}_proj.weight", (rows, shape.hidden)
+        yield f"self_attn.{name}_proj.bias", (rows,)
+    yield "self_attn.o_proj.weight", (shape.hidden, query)
+    yield "post_attention_layernorm.weight", (shape.hidden,)
+    yield "mlp.gate_proj.weight", (shape.intermediate, shape.hidden)
+    yield "mlp.up_proj.weight", (shape.intermediate, shape.hidden)
+    yield "mlp.down_proj.weight", (shape.hidden, shape.intermediate)
+
+
+def _one_dimensional(name: str, size: tuple[int, ...]) -> Array:
+    fill = np.zeros if name.endswith("bias") else np.ones
+    return fill(size, np.float32)
+
+
+def _stop_logit(mean_length_tokens: float) -> float:
+    """Logit that gives the end token probability 1 / mean length beside otherwise equal tokens."""
+    others = len(tokenizer.VOCABULARY) - 1
+    return math.log(others / (mean_length_tokens - 1))
+
+
+def _constant_after_norm(shape: Shape) -> float:
+    """Value of the constant dimension after the last RMSNorm, the layers' own small part aside."""
+    mean_square = (_CONSTANT_VALUE**2 + (shape.hidden - 1) * _STD**2) / shape.hidden
+    return _CONSTANT_VALUE / math.sqrt(mean_square)
+
+
+def _safetensors(weights: dict[str, Array]) -> bytes:
+    """Serialize as bfloat16: 8 bytes header length, JSON header, raw little-endian tensors."""
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    blobs: list[bytes] = []
+    offset = 0
+    for name, weight in weights.items():
+        blob = _bfloat16(weight)
+        span = [offset, offset + len(blob)]
+        header[name] = {"dtype": "BF16", "shape": list(weight.shape), "data_offsets": span}
+        blobs.append(blob)
+        offset += len(blob)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + b"".join(blobs)
+
+
+def _bfloat16(weight: Array) -> bytes:
+    # Round to nearest, ties to even, on the upper half of the float32 bits.
+    bits = np.ascontiguousarray(weight).view(np.uint32).astype(np.uint64)
+    rounded = bits + 0x7FFF + ((bits >> 16) & 1)
+    return (rounded >> 16).astype("<u2").tobytes()
+
+
+def _dump(path: Path, content: dict[str, object]) -> None:
+    path.write_text(json.dumps(content, indent=1), encoding="utf-8")

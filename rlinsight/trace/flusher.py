@@ -1,0 +1,109 @@
+"""The background thread that carries rows from the buffers to the streams."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from rlinsight.trace.process_file import ProcessFile
+from rlinsight.trace.stream import TableStream
+
+if TYPE_CHECKING:
+    from rlinsight.trace.buffer import TableBuffer
+    from rlinsight.trace.schema import TableName
+    from rlinsight.trace.writer import TraceWriter
+
+_MAX_BATCH_ROWS = 1 << 15
+
+
+class Flusher:
+    """Flushes a writer's buffers every `interval_s` seconds, and earlier when one fills up."""
+
+    def __init__(self, writer: TraceWriter, wake: threading.Event, interval_s: float) -> None:
+        self._buffers = writer.buffers
+        self._report = writer.report
+        self._now_ns = writer.now_ns
+        self._started_ns = writer.now_ns()
+        self._ended_ns: int | None = None
+        folder = writer.path / "live"
+        self._file = ProcessFile(folder, writer.node, writer.pid)
+        self._streams: dict[TableName, TableStream] = {
+            table: TableStream(folder, table, writer.node, writer.pid, writer.run_id)
+            for table in writer.buffers
+        }
+        self._wake, self._interval_s = wake, interval_s
+        self._lock = threading.Lock()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="rlinsight-flush", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def flush(self) -> None:
+        """Write all buffered rows, the open intervals, and the process file."""
+        with self._lock:
+            began = time.thread_time_ns()
+            for table, buffer in self._buffers.items():
+                self._flush_open(table, buffer)
+                while len(buffer):
+                    self._write(table, buffer, buffer.take(_MAX_BATCH_ROWS))
+            self._report.flush_ns += time.thread_time_ns() - began
+            self._write_process_file()
+
+    def close(self) -> None:
+        """Flush for the last time; later rows are not written."""
+        if self._closing:
+            return
+        self._closing = True
+        self._wake.set()
+        self._thread.join(timeout=5)
+        self._ended_ns = self._now_ns()
+        self.flush()
+        for stream in self._streams.values():
+            stream.close()
+        self._file.close()
+        atexit.unregister(self.close)
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._wake.wait(self._interval_s)
+            self._wake.clear()
+            if not self._closing:
+                self.flush()
+
+    def _flush_open(self, table: TableName, buffer: TableBuffer) -> None:
+        """Show each interval that is still open once; its closed row will cancel this one."""
+        rows: list[Any] = []
+        for interval in list(buffer.open.values()):
+            if not interval.shown_open:
+                interval.shown_open = True
+                rows.extend(interval.row(None))
+        if rows:
+            self._write(table, buffer, rows)
+
+    def _write(self, table: TableName, buffer: TableBuffer, flat: list[Any]) -> None:
+        rows = len(flat) // buffer.width
+        try:
+            unstorable = self._streams[table].append(flat)
+        except OSError as error:
+            buffer.dropped += rows
+            self._report.complain(f"rows are being dropped: {error}")
+        else:
+            buffer.dropped += unstorable
+            buffer.written += rows - unstorable
+            if unstorable:
+                self._report.complain(f"table `{table}` was given rows that it cannot store")
+
+    def _write_process_file(self) -> None:
+        content = self._report.to_dict() | {
+            "started_ns": self._started_ns,
+            "flushed_ns": self._now_ns(),
+            "ended_ns": self._ended_ns,
+            "rows": {table: buffer.written for table, buffer in self._buffers.items()},
+            "dropped": {table: buffer.dropped for table, buffer in self._buffers.items()},
+        }
+        try:
+            self._file.write(content)
+        except OSError as error:
+            self._report.complain(f"cannot write the process file: {error}")

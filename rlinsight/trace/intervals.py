@@ -1,0 +1,141 @@
+"""Intervals that are open while something runs: spans and generation requests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlinsight.trace.writer import TraceWriter
+
+_monotonic_ns = time.monotonic_ns
+
+
+class OpenSpan:
+    """A span that has begun. It is a context manager; `end` may also be called by hand.
+
+    Until it ends, every flush writes it with `end_ns` null, so a crash leaves it visible.
+    An exception that leaves the block is noted as the attribute `error`.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_offset_ns",
+        "activity",
+        "attrs",
+        "lane",
+        "param_version",
+        "shown_open",
+        "start_ns",
+        "step",
+    )
+
+    def __init__(
+        self,
+        writer: TraceWriter,
+        activity: str,
+        lane: str,
+        step: int | None,
+        param_version: int | None,
+        attrs: dict[str, Any] | None,
+    ) -> None:
+        self._buffer = writer.spans
+        self._offset_ns = writer.offset_ns
+        self.activity = activity
+        self.lane = lane
+        self.step = step
+        self.param_version = param_version
+        self.attrs = attrs
+        self.shown_open = False
+
+    def __enter__(self) -> OpenSpan:
+        self.start_ns = _monotonic_ns() + self._offset_ns
+        self._buffer.open[id(self)] = self
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        end_ns = _monotonic_ns() + self._offset_ns
+        if self._buffer.open.pop(id(self), None) is None:
+            return  # ended before
+        if kind is not None:
+            self.attrs = {**(self.attrs or {}), "error": kind.__name__}
+        self._buffer.append(
+            (
+                self.start_ns,
+                end_ns,
+                self.activity,
+                self.lane,
+                self.step,
+                self.param_version,
+                self.attrs,
+            )
+        )
+
+    def begun(self, start_ns: int | None) -> OpenSpan:
+        """Open the span now, or at `start_ns` (epoch nanoseconds)."""
+        self.__enter__()
+        if start_ns is not None:
+            self.start_ns = start_ns
+        return self
+
+    def end(
+        self,
+        *,
+        end_ns: int | None = None,
+        step: int | None = None,
+        param_version: int | None = None,
+        attrs: Mapping[str, object] | None = None,
+    ) -> None:
+        """Close the span now, or at `end_ns` (epoch nanoseconds). A second call does nothing."""
+        if self._buffer.open.pop(id(self), None) is None:
+            return
+        self.step = self.step if step is None else step
+        self.param_version = self.param_version if param_version is None else param_version
+        if attrs:
+            self.attrs = {**(self.attrs or {}), **attrs}
+        if end_ns is None:
+            end_ns = _monotonic_ns() + self._offset_ns
+        self._buffer.append(self.row(end_ns))
+
+    def row(self, end_ns: int | None) -> tuple[Any, ...]:
+        """Return the row of table `spans`; `end_ns` None is an open interval."""
+        return (
+            self.start_ns,
+            end_ns,
+            self.activity,
+            self.lane,
+            self.step,
+            self.param_version,
+            self.attrs,
+        )
+
+
+class OpenRequest:
+    """A generation request in flight; a crash leaves it visible with `end_ns` null."""
+
+    __slots__ = ("_writer", "columns", "shown_open")
+
+    def __init__(self, writer: TraceWriter, columns: dict[str, Any]) -> None:
+        self._writer = writer
+        self.columns = columns
+        self.shown_open = False
+        writer.requests.open[id(self)] = self
+
+    def end(self, *, end_ns: int | None = None, **columns: Any) -> None:
+        """Close the request now, or at `end_ns`, adding `columns`. A second call does nothing."""
+        if self._writer.requests.open.pop(id(self), None) is None:
+            return
+        end_ns = self._writer.now_ns() if end_ns is None else end_ns
+        self.columns = {**self.columns, **columns, "end_ns": end_ns}
+        self._writer.request(**self.columns)
+
+    def row(self, end_ns: int | None) -> tuple[Any, ...]:
+        """Return the row of table `requests`."""
+        return self._writer.request_row(**{**self.columns, "end_ns": end_ns})

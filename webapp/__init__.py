@@ -1,0 +1,1 @@
+"""Dash pages and figures over the results of the analyzers."""
