@@ -37,7 +37,7 @@ types: install
 	MYPYPATH=build/typed $(BIN)/mypy -p rlinsight
 
 bench: install
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+	for script in benchmarks/[!h]*.py; do $(BIN)/python $$script || exit 1; done
 
 record-samples: install
 	$(BIN)/python sample_traces/record.py

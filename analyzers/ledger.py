@@ -18,26 +18,10 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from rlinsight.analyzers.intervals import union
 from rlinsight.analyzers.states import PRIORITY, UNATTRIBUTED
 
 Window = tuple[int, int]
-
-
-def union(intervals: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Return the union of the intervals [start_ns, end_ns) within each group `by`, sorted.
-
-    Touching intervals become one, a gap of 1 ns stays a gap. Empty and negative intervals
-    vanish.
-    """
-    kept = intervals.filter(pl.col("start_ns") < pl.col("end_ns")).sort([*by, "start_ns"])
-    reach = pl.col("end_ns").cum_max().shift(1).over(by)
-    island = (reach.is_null() | (pl.col("start_ns") > reach)).cum_sum().alias("island")
-    return (
-        kept.with_columns(island)
-        .group_by([*by, "island"], maintain_order=True)
-        .agg(pl.col("start_ns").first(), pl.col("end_ns").max())
-        .drop("island")
-    )
 
 
 def sweep(intervals: pl.DataFrame, devices: Sequence[str], window: Window) -> pl.DataFrame:

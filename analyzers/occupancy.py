@@ -11,15 +11,30 @@ from rlinsight.analyzers.states import (
     STATE_OF_PAUSE,
 )
 from rlinsight.trace.reader import Trace
-from rlinsight.trace.topology import Topology
+from rlinsight.trace.topology import Lane, Topology
 
 Window = tuple[int, int]
 
 
+#: A driver stands for all devices of its pool; it is not bound to one.
+_POOL_OF_DRIVER = {"trainer": "trainer", "rollouter": "rollout"}
+
+
 def lane_devices(topology: Topology) -> pl.DataFrame:
-    """Return one row (lane, device) for each device that a lane occupies."""
-    pairs = [(lane.id, device) for lane in topology.lanes for device in lane.devices]
+    """Return one row (lane, device) for each device that a lane occupies.
+
+    A trainer or rollouter lane that declares no device stands for its whole pool.
+    """
+    pairs = [(lane.id, device) for lane in topology.lanes for device in devices_of(lane, topology)]
     return pl.DataFrame(pairs, schema={"lane": pl.String, "device": pl.String}, orient="row")
+
+
+def devices_of(lane: Lane, topology: Topology) -> tuple[str, ...]:
+    """Return the ids of the devices that a lane occupies."""
+    pool = _POOL_OF_DRIVER.get(lane.role)
+    if lane.devices or pool is None:
+        return lane.devices
+    return tuple(device.id for device in topology.devices if device.pool == pool)
 
 
 def occupancy(trace: Trace, window: Window) -> pl.DataFrame:
@@ -29,17 +44,22 @@ def occupancy(trace: Trace, window: Window) -> pl.DataFrame:
     Intervals may overlap; `ledger.sweep` decides between them.
     """
     intervals = pl.concat([_from_spans(trace, window), _from_requests(trace, window)])
-    start, end = window
-    return (
-        intervals.with_columns(
-            pl.col("start_ns").clip(lower_bound=start),
-            pl.col("end_ns").fill_null(end).clip(upper_bound=end),
-        )
-        .filter(pl.col("start_ns") < pl.col("end_ns"))
+    placed = (
+        intervals.with_columns(pl.col("end_ns").fill_null(window[1]))
         .join(lane_devices(trace.topology).lazy(), on="lane")
         .select("device", "state", "start_ns", "end_ns")
         .collect()
     )
+    return clip(placed, window)
+
+
+def clip(intervals: pl.DataFrame, window: Window) -> pl.DataFrame:
+    """Return the parts of `intervals` that lie in `window`."""
+    start, end = window
+    return intervals.with_columns(
+        pl.col("start_ns").clip(lower_bound=start),
+        pl.col("end_ns").clip(upper_bound=end),
+    ).filter(pl.col("start_ns") < pl.col("end_ns"))
 
 
 def _from_spans(trace: Trace, window: Window) -> pl.LazyFrame:
@@ -47,16 +67,35 @@ def _from_spans(trace: Trace, window: Window) -> pl.LazyFrame:
         trace.table("spans", window=window)
         .with_columns(state=_span_state())
         .filter(pl.col("state").is_not_null())
-        .select("lane", "start_ns", "end_ns", _state_id())
+        .select(
+            "lane", "start_ns", "end_ns", pl.col("state").replace_strict(STATE_ID, return_dtype=pl.UInt8)
+        )
     )
 
 
 def _from_requests(trace: Trace, window: Window) -> pl.LazyFrame:
+    """A request occupies its replica from its admission: one that is parked at a gate waits."""
     doing = pl.when(pl.col("validate")).then(pl.lit("validate")).otherwise(pl.lit("generate"))
+    requests = trace.table("requests", window=window)
+    return requests.join(
+        _admissions(trace, window), on=["request_id", "lane", "submit_ns"], how="left"
+    ).select(
+        "lane",
+        pl.coalesce("admitted_ns", "submit_ns").alias("start_ns"),
+        "end_ns",
+        doing.alias("state").replace_strict(STATE_ID, return_dtype=pl.UInt8),
+    )
+
+
+def _admissions(trace: Trace, window: Window) -> pl.LazyFrame:
+    """Return when the gate let each parked request through: (request_id, lane, submit_ns, ...)."""
+    gates = trace.table("markers", window=window).filter(pl.col("kind") == "gate_wait")
     return (
-        trace.table("requests", window=window)
-        .with_columns(state=doing)
-        .select("lane", start_ns="submit_ns", end_ns="end_ns", state=_state_id())
+        gates.select("lane", admitted_ns="ts_ns", request_id=attr("request_id"))
+        .join(trace.table("requests", window=window), on=["request_id", "lane"])
+        .filter(pl.col("admitted_ns").is_between(pl.col("submit_ns"), pl.col("end_ns")))
+        .group_by("request_id", "lane", "submit_ns")
+        .agg(pl.col("admitted_ns").max())
     )
 
 
@@ -66,11 +105,8 @@ def _span_state() -> pl.Expr:
         STATE_OF_PAUSE, default=PAUSED_UNKNOWN, return_dtype=pl.String
     )
     state = activity.replace_strict(STATE_OF_ACTIVITY, default=None, return_dtype=pl.String)
-    return pl.when(activity == "paused").then(paused).otherwise(state)
-
-
-def _state_id() -> pl.Expr:
-    return pl.col("state").replace_strict(STATE_ID, return_dtype=pl.UInt8)
+    other = pl.when(activity.str.starts_with("other:")).then(pl.lit("bubble.driver"))
+    return pl.when(activity == "paused").then(paused).otherwise(pl.coalesce(state, other))
 
 
 def attr(key: str) -> pl.Expr:

@@ -7,7 +7,11 @@ say otherwise (nothing is clamped); None is unknown.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from rlinsight.analyzers.bubbles import Bubbles
+    from rlinsight.analyzers.per_window import VersionRow
 
 REPORT_SCHEMA_VERSION: Final = 1
 
@@ -135,6 +139,8 @@ class Report:
     window: WindowInfo
     throughput: Throughput
     pools: dict[str, PoolReport]
+    bubbles: Bubbles
+    versions: tuple[VersionRow, ...]
     activities: tuple[ActivityTime, ...]
     steps: tuple[StepRow, ...]
     trust: Trust

@@ -41,6 +41,24 @@ STATE_OF_PAUSE: Final[dict[str, str]] = {
 }
 PAUSED_UNKNOWN: Final = "bubble.paused"
 
+#: Causes of a bubble, most specific first: where evidence for two overlaps, the first decides.
+#: `causes` says from which records each is decided; `docs/analysis.md` says how to read it.
+BUBBLES: Final[tuple[str, ...]] = (
+    "bubble.validation",
+    "bubble.lost_resume",
+    "bubble.poll_interval",
+    "bubble.weight_sync_wait",
+    "bubble.checkpoint_wait",
+    "bubble.staleness_quota",
+    "bubble.queue_full",
+    "bubble.drain",
+    PAUSED_UNKNOWN,
+    "bubble.long_tail",
+    "bubble.wait_samples",
+    "bubble.driver",
+    "bubble.no_prompts",
+)
+
 PRIORITY: Final[tuple[str, ...]] = (
     *(f"train.{activity}" for activity in _TRAIN),
     "mode_switch",
@@ -49,9 +67,7 @@ PRIORITY: Final[tuple[str, ...]] = (
     "validate",
     "generate",
     "reward",
-    *STATE_OF_PAUSE.values(),
-    PAUSED_UNKNOWN,
-    "bubble.wait_samples",
+    *BUBBLES,
 )
 
 STATE_ID: Final = {state: i for i, state in enumerate(PRIORITY)}
@@ -64,3 +80,8 @@ def kind(state: str) -> Kind:
     if state in {"mode_switch", "weight_sync", "checkpoint", "validate"}:
         return "overhead"
     return "useful"
+
+
+def cause_of(state: str) -> str:
+    """Return the cause of a bubble state; what no record explains is `unknown`."""
+    return "unknown" if state == UNATTRIBUTED else state.removeprefix("bubble.")

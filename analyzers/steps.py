@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rlinsight.analyzers.ledger import union
+from rlinsight.analyzers.intervals import union
 from rlinsight.analyzers.result import ActivityTime, StepRow
 from rlinsight.trace.topology import Topology
 
@@ -75,7 +75,7 @@ def _phases_in_steps(spans: pl.DataFrame, steps: pl.DataFrame) -> dict[int, dict
     ).sort("start_ns")
     bounds = steps.select(step_start="start_ns", step_end="end_ns", lane="lane")
     matched = phases.join_asof(
-        bounds, left_on="start_ns", right_on="step_start", by="lane", coalesce=False
+        bounds, left_on="start_ns", right_on="step_start", by="lane", coalesce=False, check_sortedness=False
     ).filter(pl.col("start_ns") < pl.col("step_end"))
     sums = matched.group_by("step_start", "activity").agg(
         s=(pl.col("end_ns") - pl.col("start_ns")).sum() / _NS

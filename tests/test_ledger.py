@@ -6,7 +6,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlinsight.analyzers.ledger import ledger, sweep, union
+from rlinsight.analyzers.intervals import union
+from rlinsight.analyzers.ledger import ledger, sweep
 from rlinsight.analyzers.states import PRIORITY, STATE_ID, UNATTRIBUTED
 
 SCHEMA = {"device": pl.String, "state": pl.UInt8, "start_ns": pl.Int64, "end_ns": pl.Int64}

@@ -26,10 +26,16 @@ def worker_lane(prefix: str, name: str, pid: int) -> str:
     return f"{prefix}/{number.group(1) if number else f'pid{pid}'}"
 
 
-def replica_lane_id(rank: int, name: str) -> str:
-    """Return the lane of replica `rank`, where the servers of a reward or teacher model differ.
-
-    Their ranks start at 0 too: `vllm_server_reward_0_0` is not `replica0`.
-    """
+def served_model(name: str) -> str | None:
+    """Return `reward` or `teacher` for a server of such a model, None for the policy's."""
     other = re.search(r"server_(reward|teacher)_", name)
-    return f"{other.group(1)}_replica{rank}" if other else f"replica{rank}"
+    return other.group(1) if other else None
+
+
+def replica_lane_id(rank: int, name: str) -> str:
+    """Return the lane of replica `rank`, such as `replica0` or `reward/replica0`.
+
+    Reward and teacher models number their replicas from 0 as well.
+    """
+    model = served_model(name)
+    return f"replica{rank}" if model is None else f"{model}/replica{rank}"

@@ -109,7 +109,7 @@ class ReplicaGauges:
 
     def drained(self, rec: TraceWriter) -> None:
         """The engines were emptied (all requests aborted): no further statistics will say so."""
-        self._engines = {engine: (0, 0, 0.0) for engine in self._engines}
+        self._engines = dict.fromkeys(self._engines, (0, 0, 0.0))
         self._record_counts(rec, rec.now_ns())
 
     def _record_counts(self, rec: TraceWriter, ts_ns: int) -> None:
@@ -146,19 +146,11 @@ def gauges(lane: str) -> ReplicaGauges:
 class StatLogger:
     """A vLLM stat logger for one engine; an error of ours stays here, it would end the engine."""
 
-    def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
-        global stats_active
+    def __init__(self, engine_index: int) -> None:
         self._engine = engine_index
-        stats_active = True
 
-    def record(
-        self,
-        scheduler_stats: Any,
-        iteration_stats: Any,
-        mm_cache_stats: Any = None,
-        engine_idx: int = 0,
-    ) -> None:
-        """Called by vLLM after every engine step."""
+    def record(self, scheduler_stats: Any, iteration_stats: Any, *_: Any, **__: Any) -> None:
+        """Take the statistics of an engine step (called by vLLM)."""
         began = time.perf_counter_ns()
         rec = wrap.recorder()
         if rec is None or _lane is None:
@@ -175,13 +167,15 @@ class StatLogger:
     def log_engine_initialized(self) -> None:
         """Nothing is printed."""
 
-    def record_sleep_state(self, sleep: int = 0, level: int = 0) -> None:
+    def record_sleep_state(self, *_: Any, **__: Any) -> None:
         """Sleeping is recorded by the server's hooks."""
 
 
-def stat_logger(vllm_config: Any, engine_index: int = 0) -> StatLogger:
+def stat_logger(_: Any, engine_index: int = 0) -> StatLogger:
     """Make the stat logger of one engine (vLLM's `PerEngineStatLoggerFactory`)."""
-    return StatLogger(vllm_config, engine_index)
+    global stats_active
+    stats_active = True
+    return StatLogger(engine_index)
 
 
 def add_stat_logger(call: Call) -> None:

@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 #: Sibling modules that hold a `HOOKS` tuple.
 TABLES = (
     "trainer",
+    "samples",
     "workers",
     "weights",
     "tracking",
@@ -42,7 +43,7 @@ V1 = SYNC | COLOCATE_ASYNC | SEPARATE_ASYNC
 ALL_MODES = V1 | FULLY_ASYNC
 
 
-class HookSkipped(Exception):  # noqa: N818 - it reports a state, not an error of ours
+class HookSkipped(Exception):  # noqa: N818 - a state, not an error
     """Raised by an `install` callback whose target is not as expected; the reason is its text."""
 
 

@@ -10,8 +10,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from rlinsight.collectors.verl import engine
-from rlinsight.collectors.verl.actors import actor_name, replica_lane_id
+from rlinsight.collectors.verl.actors import actor_name, replica_lane_id, served_model
 from rlinsight.collectors.verl.hooks import Call, Hook
+
 from rlinsight.trace.intervals import OpenSpan
 from rlinsight.trace.topology import Lane
 
@@ -49,19 +50,19 @@ def declare(call: Call) -> None:
     lane = lane_of(server)
     engine.set_lane(lane)
     call.rec.lane = lane
-    visible = call.arg(8, "cuda_visible_devices") or ""
-    devices = [f"{call.rec.node}/{index}" for index in str(visible).split(",") if index]
+    visible = str(call.arg(8, "cuda_visible_devices") or "").split(",")
     engines = getattr(server.config, "data_parallel_size", 1)
     call.rec.declare_lane(
         Lane(
             lane,
             role="replica",
-            devices=tuple(devices),
+            devices=tuple(f"{call.rec.node}/{name.strip()}" for name in visible if name.strip()),
             engine_kind=server.rollout_mode.value,
             capacity=server.config.max_num_seqs * engines,
             replica=server.replica_rank,
             node=call.rec.node,
             pid=os.getpid(),
+            model=served_model(actor_name()),
         )
     )
 

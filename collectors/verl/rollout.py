@@ -20,6 +20,7 @@ from typing import Any
 from rlinsight.collectors.verl import engine, identity, replica
 from rlinsight.collectors.verl.gauges import record_changes
 from rlinsight.collectors.verl.hooks import Call, Hook
+
 from rlinsight.trace.intervals import OpenRequest
 
 _SERVER = "verl.workers.rollout.vllm_rollout.vllm_async_server"
@@ -33,7 +34,9 @@ class Attempt:
 
     __slots__ = ("budget", "engine_finish", "first_token_ns", "lane", "parked", "row", "version")
 
-    def __init__(self, row: OpenRequest, lane: str, version: int | None, budget: int | None):
+    def __init__(
+        self, row: OpenRequest, lane: str, version: int | None, budget: int | None
+    ) -> None:
         self.row = row
         self.lane = lane
         self.version = version
@@ -154,7 +157,7 @@ def admitted(call: Call) -> None:
 
 
 def heard_from_engine(call: Call) -> None:
-    """vLLM finished a request: it knows why, and when its first token came."""
+    """The engine finished a request: it knows why, and when its first token came."""
     state = call.arg(0, "req_state")
     attempt = _attempts.get(str(state.external_req_id))
     if attempt is None:

@@ -87,7 +87,7 @@ def _step_exit(call: Call) -> None:
 # -- fully asynchronous trainer --------------------------------------------------------
 
 
-def _collect_enter(call: Call) -> None:
+def _collect_enter(_: Call) -> None:
     _pending.received, _pending.rows = [], []
 
 

@@ -128,43 +128,13 @@ def declare_device(
     return device.id
 
 
-def replica_lane(server: Any) -> str:
-    """Return the lane of a rollout server's replica.
-
-    Reward and teacher models count their replicas from 0 as well; they get lanes of their own.
-    """
-    ray = sys.modules.get("ray")
-    name = None
-    if ray is not None and ray.is_initialized():
-        name = ray.get_runtime_context().get_actor_name()
-    for model in ("reward", "teacher"):
-        if f"server_{model}_" in (name or ""):
-            return f"{model}/replica{server.replica_rank}"
-    return f"replica{server.replica_rank}"
-
-
 def _server_exit(call: Call) -> None:
     if call.error is not None:
         return
-    server, lane = call.obj, replica_lane(call.obj)
-    kind = server.rollout_mode.value
-    pool: Literal["trainer", "rollout"] = "rollout" if kind == "standalone" else "trainer"
-    accelerators = str(call.arg(7, "cuda_visible_devices", "") or "").split(",")
-    devices = [declare_device(call.rec, name, pool=pool) for name in accelerators if name]
-    call.rec.lane = lane
-    call.rec.declare_lane(
-        Lane(
-            lane,
-            role="replica",
-            devices=tuple(device for device in devices if device is not None),
-            engine_kind=kind,
-            capacity=server.config.max_num_seqs,
-            replica=server.replica_rank,
-            node=call.rec.node,
-            pid=os.getpid(),
-            model=None if "/" not in lane else lane.split("/")[0],
-        )
-    )
+    standalone = call.obj.rollout_mode.value == "standalone"
+    pool: Literal["trainer", "rollout"] = "rollout" if standalone else "trainer"
+    for accelerator in str(call.arg(8, "cuda_visible_devices") or "").split(","):
+        declare_device(call.rec, accelerator.strip() or None, pool=pool)
     note_placement(call.rec)
 
 
@@ -173,7 +143,7 @@ HOOKS = (
         name="topology.vllm_server",
         module="verl.workers.rollout.vllm_rollout.vllm_async_server",
         target="vLLMHttpServer.__init__",
-        records="a replica's lane: engine kind, devices, capacity, placement",
+        records="a replica's devices, in the trainer's or the rollout pool, and its placement",
         exit=_server_exit,
         needs=("cuda_visible_devices",),
     ),

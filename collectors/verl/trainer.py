@@ -120,7 +120,7 @@ def _fit_validate_enter(call: Call) -> None:
     trainer = call.obj
     frequency, version = trainer.config.trainer.test_freq, trainer.current_param_version
     due = frequency > 0 and version > 0 and version % frequency == 0
-    if trainer.local_trigger_step == 1 and (due or call.arg(0, "val_before_train", False)):
+    if trainer.local_trigger_step == 1 and (due or call.arg(0, "val_before_train", default=False)):
         _validate_enter(call)
 
 

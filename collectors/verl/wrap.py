@@ -11,7 +11,7 @@ import functools
 import inspect
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -121,9 +121,7 @@ def _auto_await(function: Callable[..., Any]) -> Any:
     return namespace.get("auto_await")
 
 
-def _wrapper_of(
-    function: Callable[..., Any], hook: Hook, is_method: bool
-) -> Callable[..., Any]:
+def _wrapper_of(function: Callable[..., Any], hook: Hook, is_method: bool) -> Callable[..., Any]:
     if inspect.isasyncgenfunction(function):
         return _async_generator(function, hook, is_method)
     if inspect.iscoroutinefunction(function):
@@ -162,7 +160,7 @@ def _coroutine(function: Callable[..., Any], hook: Hook, is_method: bool) -> Cal
 
 
 def _generator(function: Callable[..., Any], hook: Hook, is_method: bool) -> Callable[..., Any]:
-    def wrapper(*args: Any, **kwargs: Any) -> Iterator[Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         call = begin(hook, is_method, args, kwargs)
         try:
             result = yield from function(*args, **kwargs)

@@ -38,6 +38,17 @@ def load_recording(path: str | Path) -> RecordingConfig:
     return _validated(RecordingConfig, document, str(path))
 
 
+def with_options(config: RecordingConfig | None, options: Mapping[str, Any]) -> RecordingConfig:
+    """Return `config` with fields replaced, as the command line's options do.
+
+    Without a configuration the defaults of recording apply.
+    """
+    if config is None:
+        return _validated(RecordingConfig, options, "command line")
+    document = config.model_dump(exclude_unset=True) | dict(options)
+    return _validated(type(config), document, "command line")
+
+
 def parse(document: Mapping[str, Any], *, source: str = "configuration") -> RunConfig:
     """Return the run that a mapping describes; `source` names it in errors."""
     return _validated(RunConfig, document, source)

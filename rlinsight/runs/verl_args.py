@@ -57,6 +57,7 @@ def _common(config: RunConfig) -> dict[str, Any]:
         "trainer.logger": ["console", "file"],
         "trainer.project_name": "rlinsight",
         "trainer.experiment_name": Quoted(config.name),
+        "actor_rollout_ref.rollout.name": "vllm",
     }
     if config.model != EXAMPLE:
         values["actor_rollout_ref.model.path"] = config.model

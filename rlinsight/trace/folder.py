@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any, Protocol
 
 import pyarrow as pa
@@ -45,27 +46,27 @@ class LocalFolder:
     """A trace folder on a local disk."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.path.abspath(path)
+        self.path = Path(path).absolute()
 
     def entries(self, sub: str = "") -> list[Entry]:
         try:
-            with os.scandir(os.path.join(self.path, sub)) as found:
+            with os.scandir(self.path / sub) as found:
                 return sorted((_local_entry(sub, item) for item in found), key=lambda e: e.name)
         except FileNotFoundError:
             return []
 
     def open(self, name: str) -> IO[bytes]:
-        return open(self.where(name), "rb")
+        return (self.path / name).open("rb")
 
     def open_arrow(self, name: str) -> Any:
         # Not memory-mapped: a file that shrinks under a map kills the process.
         return pa.OSFile(self.where(name), "rb")
 
     def size(self, name: str) -> int:
-        return os.stat(self.where(name)).st_size
+        return (self.path / name).stat().st_size
 
     def where(self, name: str = "") -> str:
-        return os.path.join(self.path, name) if name else self.path
+        return str(self.path / name)
 
 
 class RemoteFolder:

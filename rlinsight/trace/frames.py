@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from rlinsight.trace.schema import TABLES, TableName
+from rlinsight.trace.schema import END_COLUMN, TABLES, TIME_COLUMN, TableName
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,6 +42,30 @@ def polars_schema(name: TableName, columns: Sequence[str] | None = None) -> dict
         [pa.chunked_array([], field.type) for field in schema], schema=schema
     )
     return dict(to_polars(empty.select(list(wanted))).schema)
+
+
+def within(name: TableName, window: tuple[int, int]) -> pl.Expr:
+    """Return the filter of rows that overlap the window [start, end), in ns.
+
+    A row without end reaches to the end of the trace; a row without any time is in no window.
+    """
+    import polars as pl
+
+    start = start_expr(name)
+    reaches_in = start >= window[0]
+    if name in END_COLUMN:
+        end = pl.col(END_COLUMN[name])
+        reaches_in = reaches_in | (end > window[0]) | end.is_null()
+    return (start < window[1]) & reaches_in
+
+
+def start_expr(name: TableName) -> pl.Expr:
+    """Return when a row begins, in ns."""
+    import polars as pl
+
+    if name == "samples":  # its producer may have died before it could tell
+        return pl.coalesce("produced_ns", "consumed_ns")
+    return pl.col(TIME_COLUMN[name])
 
 
 def _series(name: str, column: pa.ChunkedArray) -> pl.Series:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Final
 
 from rlinsight.errors import TraceError
@@ -177,21 +178,20 @@ def write_manifest(folder: str | os.PathLike[str], manifest: Manifest) -> None:
 
     A reader sees the old or the new one, never a part. Raises TraceError.
     """
-    path = os.path.join(folder, MANIFEST_NAME)
-    temporary = f"{path}.{os.getpid()}.tmp"
+    path = Path(folder) / MANIFEST_NAME
+    temporary = path.with_name(f"{MANIFEST_NAME}.{os.getpid()}.tmp")
     text = json.dumps(manifest.to_dict(), indent=1, default=str)
     try:
-        os.makedirs(folder, exist_ok=True)
-        with open(temporary, "wb") as file:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
             file.write(text.encode("utf-8", "backslashreplace"))
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        temporary.replace(path)
     except OSError as error:
         raise TraceError(f"cannot write `{path}`: {error.strerror or error}") from error
     finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
 
 
 def update_manifest(folder: str | os.PathLike[str], **changes: Any) -> Manifest:
@@ -199,11 +199,10 @@ def update_manifest(folder: str | os.PathLike[str], **changes: Any) -> Manifest:
 
     Raises TraceError when it is damaged or cannot be written.
     """
-    path = os.path.join(folder, MANIFEST_NAME)
+    path = Path(folder) / MANIFEST_NAME
     manifest = Manifest()
     try:
-        with open(path, "rb") as file:
-            manifest = read_manifest(file.read())
+        manifest = read_manifest(path.read_bytes())
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:

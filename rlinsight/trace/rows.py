@@ -49,10 +49,20 @@ def cancel_open(name: TableName, table: pa.Table, process: pa.Array) -> pa.Table
         return table
     import polars as pl
 
-    key = ["process", *OPEN_KEY[name]]
     rows = key_frame(table, (*OPEN_KEY[name], "end_ns")).with_columns(
         process=pl.Series(process), row=pl.int_range(table.num_rows, eager=True)
     )
+    return _without(table, superseded(name, rows))
+
+
+def superseded(name: TableName, rows: pl.DataFrame) -> pl.Series:
+    """Return the numbers of the open rows that a closed row completes.
+
+    `rows` has the key columns, `process`, `end_ns`, and the row number as `row`.
+    """
+    import polars as pl
+
+    key = ["process", *OPEN_KEY[name]]
     is_open = pl.col("end_ns").is_null()
     opened = rows.filter(is_open).with_columns(nth=pl.int_range(pl.len()).over(key))
     closed = (
@@ -62,7 +72,7 @@ def cancel_open(name: TableName, table: pa.Table, process: pa.Array) -> pa.Table
         .agg(closed=pl.len())
     )
     done = opened.join(closed, on=key, nulls_equal=True).filter(pl.col("nth") < pl.col("closed"))
-    return _without(table, done["row"])
+    return done["row"]
 
 
 def merge_samples(table: pa.Table) -> pa.Table:
@@ -98,11 +108,15 @@ def merge_samples(table: pa.Table) -> pa.Table:
 
 
 def sort_by_time(name: TableName, table: pa.Table) -> pa.Table:
-    """Return the rows by time, those without a time last; equal times keep their order."""
+    """Return the rows by time, those without a time last; equal times keep their order.
+
+    Samples of equal times are ordered by uid: merging leaves no order to keep.
+    """
     times = start_times(name, table)
-    if _is_sorted(times):
-        return table
-    return table.take(pc.sort_indices(times, null_placement="at_end"))
+    if name == "samples":
+        keys = pa.table({"time": times, "uid": table.column("sample_uid")})
+        return table.take(pc.sort_indices(keys, [("time", "ascending"), ("uid", "ascending")]))
+    return table if _is_sorted(times) else table.take(pc.sort_indices(times))
 
 
 def start_times(name: TableName, table: pa.Table | pa.RecordBatch) -> Any:
@@ -119,15 +133,6 @@ def end_times(name: TableName, table: pa.Table | pa.RecordBatch) -> Any:
     return start_times(name, table) if column is None else table.column(column)
 
 
-def in_window(name: TableName, table: pa.Table, window: tuple[int, int]) -> pa.Table:
-    """Return the rows that overlap [start, end): see `docs/trace.md`, Windows."""
-    starts, ends = start_times(name, table), end_times(name, table)
-    lasts = pc.fill_null(pc.greater(ends, window[0]), True)
-    inside = pc.or_(pc.greater_equal(starts, window[0]), lasts)
-    keep = pc.and_(pc.less(starts, window[1]), inside)
-    return table.filter(pc.fill_null(keep, False))
-
-
 def _is_sorted(times: pa.ChunkedArray) -> bool:
     if times.null_count or len(times) < 2:
         return len(times) < 2
@@ -140,7 +145,7 @@ def _fate_rank(fates: pa.ChunkedArray) -> pl.Series:
 
     names = pl.Series(fates.cast(pa.string()))
     rank = names.replace_strict(FATE_RANK, default=_UNKNOWN_FATE_RANK, return_dtype=pl.Int8)
-    return rank.set(names.is_null(), 0)
+    return rank.set(names.is_null(), 0)  # type: ignore[no-any-return]
 
 
 def _without(table: pa.Table, rows: pl.Series) -> pa.Table:
@@ -148,7 +153,7 @@ def _without(table: pa.Table, rows: pl.Series) -> pa.Table:
         return table
     import polars as pl
 
-    keep = pl.Series([True]).new_from_index(0, table.num_rows).scatter(rows, False)
+    keep = pl.Series([True]).new_from_index(0, table.num_rows).scatter(rows, values=False)
     return table.filter(keep.to_arrow())
 
 

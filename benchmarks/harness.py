@@ -1,0 +1,63 @@
+"""What every benchmark prints: a table of figures with their bounds, or `--json`.
+
+A benchmark fails (exit code 1) when a figure misses its bound. Machines are shared and
+noisy: figures are medians, and comparisons with peers come from one run, taken in turn.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured figure; `at_most` or `at_least` is its bound, in the same unit."""
+
+    name: str
+    value: float
+    unit: str
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        return (self.at_most is None or self.value <= self.at_most) and (
+            self.at_least is None or self.value >= self.at_least
+        )
+
+    def bound(self) -> str:
+        if self.at_most is not None:
+            return f"<= {self.at_most:g}"
+        return f">= {self.at_least:g}" if self.at_least is not None else ""
+
+
+def median_ns(call: Callable[[], object], calls: int) -> float:
+    """Return the median time of one `call` in nanoseconds, less the cost of measuring."""
+    clock = time.perf_counter_ns
+    empty, taken = [], []
+    for _ in range(calls):
+        start = clock()
+        empty.append(clock() - start)
+    for _ in range(calls):
+        start = clock()
+        call()
+        taken.append(clock() - start)
+    return statistics.median(taken) - statistics.median(empty)
+
+
+def report(title: str, figures: list[Figure]) -> None:
+    """Print the figures and exit: 0 when all bounds hold, else 1."""
+    missed = [figure for figure in figures if not figure.holds]
+    if "--json" in sys.argv:
+        print(json.dumps({"benchmark": title, "figures": [asdict(f) for f in figures]}, indent=1))
+    else:
+        print(title)
+        for figure in figures:
+            mark = "" if figure.holds else "  MISSED"
+            print(f"  {figure.name:<52} {figure.value:>12,.4g} {figure.unit:<12}{figure.bound()}{mark}")
+    sys.exit(1 if missed else 0)

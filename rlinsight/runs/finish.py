@@ -1,0 +1,163 @@
+"""After a run: gather, compact, check what was recorded, upload, analyze.
+
+None of it may hide how the training ended: a step that fails is noted, and the next goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rlinsight.errors import RlinsightError
+from rlinsight.runs.config import RunConfig
+from rlinsight.runs.live_state import LiveState
+from rlinsight.runs.local_process import tail
+from rlinsight.runs.location import upload
+from rlinsight.runs.nodes import Nodes
+from rlinsight.runs.plan import CONSOLE_FILE
+from rlinsight.runs.prepare import Prepared
+from rlinsight.runs.supervise import Outcome
+
+if TYPE_CHECKING:
+    from rlinsight.analyzers.result import Report
+
+_CONSOLE_LINES = 15
+
+
+@dataclass
+class Finished:
+    """A run that is over. `trace` is what to open next; `notes` are lines for the user."""
+
+    trace: str
+    run_id: str
+    outcome: Outcome
+    report: Report | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        outcome = self.outcome
+        return {
+            "run_id": self.run_id,
+            "trace": self.trace,
+            "exit_code": outcome.exit_code,
+            "wall_s": outcome.wall_s,
+            "interrupted_by": outcome.interrupted_by.name if outcome.interrupted_by else None,
+            "stalled": outcome.stalled,
+            "died": [
+                {"lanes": list(d.lanes), "node": d.node, "pid": d.pid, "what": d.what}
+                for d in outcome.deaths
+            ],
+            "notes": self.notes,
+            "report": self.report.to_dict() if self.report else None,
+        }
+
+
+def finish(prepared: Prepared, outcome: Outcome, state: LiveState, nodes: Nodes) -> Finished:
+    """Put the trace of an ended run in order and analyze it."""
+    done = Finished(prepared.location.final, prepared.plan.run_id, outcome)
+    done.notes += _ending(prepared, outcome, state)
+    _gather(nodes, done)
+    try:
+        _complete_manifest(prepared, outcome, nodes)
+        _compact(prepared)
+    except RlinsightError as error:
+        done.notes.append(str(error))
+    if not state.processes and not _has_records(prepared):
+        done.notes += _nothing_recorded(prepared)
+    else:
+        done.notes += _missing_lanes(prepared, outcome, state)
+        _analyze(prepared, done)
+    _upload(prepared, done)
+    return done
+
+
+def _ending(prepared: Prepared, outcome: Outcome, state: LiveState) -> list[str]:
+    """Return the lines that say how the run ended, if not well."""
+    now_ns = time.time_ns()
+    lines = list(outcome.explanation)
+    lines += [death.sentence(state.last_events, now_ns) for death in outcome.deaths]
+    failed = outcome.exit_code != 0 and outcome.interrupted_by is None
+    if failed and not outcome.stalled:
+        lines.append("the last lines of its output:")
+        output = tail(prepared.plan.trace / CONSOLE_FILE, _CONSOLE_LINES)
+        lines += [f"  {line}" for line in output]
+    return lines
+
+
+def _gather(nodes: Nodes, done: Finished) -> None:
+    gathered = nodes.finish()
+    if gathered is None:
+        return
+    if gathered.files:
+        done.notes.append(
+            f"{gathered.files} files ({gathered.bytes / 2**20:.1f} MiB) gathered from "
+            f"{len(gathered.nodes)} nodes"
+        )
+    done.notes += [f"not gathered from {n}: {why}" for n, why in gathered.failed.items()]
+
+
+def _complete_manifest(prepared: Prepared, outcome: Outcome, nodes: Nodes) -> None:
+    from rlinsight.trace.manifest import update_manifest
+
+    clock = {"clock": nodes.clocks} if nodes.clocks.nodes else {}
+    update_manifest(
+        prepared.plan.trace, ended_ns=time.time_ns(), exit_code=outcome.exit_code, **clock
+    )
+
+
+def _compact(prepared: Prepared) -> None:
+    from rlinsight.trace.compact import compact
+
+    compact(prepared.plan.trace)
+
+
+def _has_records(prepared: Prepared) -> bool:
+    trace = prepared.plan.trace
+    return any(trace.glob("*.arrow")) or any(trace.glob("live/*.arrows"))
+
+
+def _nothing_recorded(prepared: Prepared) -> list[str]:
+    lines = ["nothing was recorded. Possible causes:"]
+    if prepared.plan.module is None:
+        lines.append("  the command neither imports verl nor calls rlinsight.span")
+        lines.append("  it clears the environment, or its Ray cluster was started earlier")
+    lines.append("  it ended before training began; see console.log")
+    lines.append("  `rlinsight doctor` says whether verl would load the collectors here")
+    return lines
+
+
+def _missing_lanes(prepared: Prepared, outcome: Outcome, state: LiveState) -> list[str]:
+    """Compare the trainer ranks that recorded with those that were asked for."""
+    config = prepared.config
+    if outcome.exit_code != 0 or prepared.plan.module is None or not isinstance(config, RunConfig):
+        return []
+    wanted = config.resources.trainer.devices
+    found = sum(lane.role == "trainer_rank" for lane in state.topology.lanes)
+    if found >= wanted:
+        return []
+    line = (
+        f"expected {wanted} trainer ranks in the trace, found {found}: hooks are missing (see "
+        "`rlinsight doctor`), or workers of other nodes could not be gathered"
+    )
+    return [line]
+
+
+def _analyze(prepared: Prepared, done: Finished) -> None:
+    import rlinsight
+
+    try:
+        done.report = rlinsight.open(prepared.plan.trace).analyze()
+    except RlinsightError as error:
+        done.notes.append(f"no analysis: {error}")
+
+
+def _upload(prepared: Prepared, done: Finished) -> None:
+    if prepared.location.url is None:
+        return
+    try:
+        upload(prepared.location)
+    except RlinsightError as error:
+        done.notes.append(str(error))
+        done.trace = str(prepared.location.folder)

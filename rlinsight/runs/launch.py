@@ -1,0 +1,100 @@
+"""Start a prepared run, follow it to its end, and put its trace in order."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final
+
+from rlinsight.runs.config import RunConfig
+from rlinsight.runs.finish import Finished, finish
+from rlinsight.runs.interrupts import Interrupts
+from rlinsight.runs.live import LiveTrace
+from rlinsight.runs.local_process import LocalProcess
+from rlinsight.runs.nodes import Nodes, cluster_address
+from rlinsight.runs.prepare import Prepared
+from rlinsight.runs.ray_job import RayJob
+from rlinsight.runs.supervise import GRACE_S, Display, Running, Supervisor
+
+#: Environment values are the user's, and some are secrets: only their names are kept.
+_HIDDEN: Final = "(hidden)"
+
+
+def launch(
+    prepared: Prepared,
+    display: Callable[[Path], AbstractContextManager[Display]],
+    *,
+    grace_s: float = GRACE_S,
+) -> Finished:
+    """Run to the end; `display` gets the console log's path and is entered while it runs.
+
+    Raises RlinsightError when the run cannot be started. Whatever happens after that, the
+    trace is put in order, and nothing that was started is left running.
+    """
+    config, plan = prepared.config, prepared.plan
+    plan.trace.mkdir(parents=True, exist_ok=True)
+    write_manifest(prepared)
+    environment = {**os.environ, **plan.environment}
+    nodes = Nodes(plan.trace, plan.run_id, cluster_address(config.ray_address, environment))
+    live = LiveTrace(plan.trace)
+    try:
+        with Interrupts() as interrupts:
+            running = _start(prepared, environment)
+            nodes.begin()
+            with display(running.console) as shown:
+                supervisor = Supervisor(
+                    running, live, shown, config.stall_report_s, config.stall_timeout_s, grace_s
+                )
+                outcome = supervisor.watch(interrupts)
+            return finish(prepared, outcome, live.state, nodes)
+    finally:
+        live.close()
+
+
+def _start(prepared: Prepared, environment: dict[str, str]) -> Running:
+    address = prepared.config.ray_address
+    if address is not None:
+        return RayJob(prepared.plan, address)
+    is_wrapped = prepared.plan.module is None
+    stdin = None if is_wrapped else subprocess.DEVNULL
+    return LocalProcess(prepared.plan, environment, stdin=stdin)
+
+
+def write_manifest(prepared: Prepared) -> None:
+    """Write what is known before the start: a run that dies at once still says what it was."""
+    from rlinsight.collectors.verl.topology import package_versions
+    from rlinsight.trace.manifest import update_manifest
+
+    versions = {**package_versions(), "python": sys.version.split()[0]}
+    update_manifest(
+        prepared.plan.trace,
+        run_id=prepared.plan.run_id,
+        mode=prepared.config.mode,
+        started_ns=time.time_ns(),
+        config=dict(prepared.settings.values),
+        versions=versions,
+        notes={"smoke": prepared.is_smoke, "launch": _launch_note(prepared)},
+    )
+
+
+def _launch_note(prepared: Prepared) -> dict[str, Any]:
+    config = prepared.config.model_dump(mode="json")
+    config["environment"] = dict.fromkeys(prepared.config.environment, _HIDDEN)
+    return {
+        "command": list(prepared.plan.command),
+        "wrapped": prepared.plan.module is None,
+        "device": prepared.config.device,
+        "total_steps": prepared.total_steps,
+        "total_devices": _total_devices(prepared),
+        "profile": config,
+    }
+
+
+def _total_devices(prepared: Prepared) -> int | None:
+    config = prepared.config
+    return config.resources.total_devices if isinstance(config, RunConfig) else None

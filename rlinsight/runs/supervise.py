@@ -1,0 +1,172 @@
+"""The time between start and end of a run: follow it, report stalls, stop it when told to."""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from rlinsight.runs.deaths import Death, DeathWatch
+from rlinsight.runs.interrupts import Interrupts
+from rlinsight.runs.live import LiveTrace
+from rlinsight.runs.live_state import LiveState
+from rlinsight.runs.processes import Process
+from rlinsight.runs.stall import StallWatch, explanation
+
+_POLL_S: Final = 0.5
+_CHILDREN_EVERY_S: Final = 3.0
+#: Ray stops its workers for up to ten seconds, and vLLM its engine for some more.
+GRACE_S: Final = 20.0
+
+
+class Running(Protocol):
+    """What was started: a process of this machine, or a Ray job."""
+
+    console: Path
+
+    def poll(self) -> int | None:
+        """Return the exit code, None while it runs."""
+
+    def interrupt(self) -> None:
+        """Ask it to end, as Ctrl-C does."""
+
+    def stop(self, *, grace_s: float) -> None:
+        """End it and all it started, with force where needed."""
+
+    def kill(self) -> None:
+        """End it and all it started at once."""
+
+    def rest(self) -> set[Process]:
+        """Return its processes on this machine."""
+
+
+class Display(Protocol):
+    """Where progress is shown."""
+
+    def update(self, state: LiveState) -> None:
+        """Show the state; called twice a second."""
+
+    def say(self, lines: list[str]) -> None:
+        """Show lines that must not be missed."""
+
+
+@dataclass
+class Outcome:
+    """How a run ended. `exit_code` is the training's own; killed by signal n is -n."""
+
+    exit_code: int = 0
+    wall_s: float = 0.0
+    interrupted_by: signal.Signals | None = None
+    stalled: bool = False
+    deaths: list[Death] = field(default_factory=list)
+    explanation: list[str] = field(default_factory=list)
+
+    def sentence(self) -> str:
+        """Say in a few words how the run ended."""
+        if self.interrupted_by is not None:
+            return f"stopped by {self.interrupted_by.name}"
+        if self.stalled:
+            return "ended because it made no progress"
+        if self.exit_code == 0:
+            return "finished"
+        if self.exit_code < 0:
+            return f"killed by {signal.Signals(-self.exit_code).name}"
+        return f"failed with exit code {self.exit_code}"
+
+    @property
+    def command_exit_code(self) -> int:
+        """The exit code of `rlinsight run`: the training's, as a shell would report it."""
+        if self.interrupted_by is not None:
+            return 128 + self.interrupted_by
+        if self.stalled:
+            return 1
+        return 128 - self.exit_code if self.exit_code < 0 else self.exit_code
+
+
+@dataclass
+class Supervisor:
+    """Watches one run until nothing of it is left."""
+
+    running: Running
+    live: LiveTrace
+    display: Display
+    stall_report_s: float
+    stall_timeout_s: float | None = None
+    grace_s: float = GRACE_S
+
+    def __post_init__(self) -> None:
+        self._stall = StallWatch(self.running.console)
+        self._deaths = DeathWatch()
+        self._looked_at_children = 0.0
+
+    def watch(self, interrupts: Interrupts) -> Outcome:
+        """Return when the run has ended, by itself or because it was told to."""
+        began, outcome = time.monotonic(), Outcome()
+        while (code := self.running.poll()) is None:
+            self._look()
+            if interrupts.count:
+                outcome.interrupted_by = interrupts.first
+                code = self._end(interrupts)
+                break
+            if self._has_stalled():
+                outcome.stalled = True
+                outcome.explanation = self._explanation()
+                code = self._end(interrupts)
+                break
+            interrupts.wait(_POLL_S)
+        outcome.exit_code = code
+        self._deaths.look(self.live.state.processes)
+        self._clear_away(interrupts)
+        self.live.poll()
+        outcome.deaths = self._deaths.first() if code != 0 or outcome.stalled else []
+        outcome.wall_s = time.monotonic() - began
+        return outcome
+
+    def _look(self) -> None:
+        self._stall.note(self.live.poll())
+        state = self.live.state
+        new = self._deaths.look(state.processes)
+        if time.monotonic() - self._looked_at_children >= _CHILDREN_EVERY_S:
+            self._looked_at_children = time.monotonic()
+            new += self._deaths.look_at_children(self.running.rest(), state.processes)
+        self.display.update(state)
+        now_ns = time.time_ns()
+        if new:
+            self.display.say([death.sentence(state.last_events, now_ns) for death in new])
+        if self._stall.quiet_s() >= self.stall_report_s and not self._stall.is_reported:
+            self._stall.is_reported = True
+            self.display.say(self._explanation())
+
+    def _has_stalled(self) -> bool:
+        limit_s = self.stall_timeout_s
+        return limit_s is not None and self._stall.quiet_s() >= limit_s
+
+    def _explanation(self) -> list[str]:
+        events = self.live.state.last_events
+        return explanation(self._stall.quiet_s(), events, time.time_ns())
+
+    def _end(self, interrupts: Interrupts) -> int:
+        """Ask the run to end, insist on the second signal; return the exit code."""
+        self.display.say(
+            [f"stopping the run (up to {self.grace_s:.0f} s); interrupt again to kill it"]
+        )
+        asked, before = time.monotonic(), interrupts.count
+        self.running.interrupt()
+        while (code := self.running.poll()) is None:
+            if interrupts.count > before:
+                self.running.kill()
+            elif time.monotonic() - asked >= self.grace_s:
+                self.running.stop(grace_s=self.grace_s / 2)
+            interrupts.wait(_POLL_S / 5)
+        return code
+
+    def _clear_away(self, interrupts: Interrupts) -> None:
+        """Wait for what the run leaves behind, Ray's daemons above all, then end it."""
+        deadline, before = time.monotonic() + self.grace_s / 2, interrupts.count
+        while self.running.rest() and time.monotonic() < deadline:
+            if interrupts.count > before:
+                break
+            interrupts.wait(_POLL_S / 5)
+        self.running.stop(grace_s=0.0 if interrupts.count > before else self.grace_s / 4)

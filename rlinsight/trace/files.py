@@ -1,0 +1,214 @@
+"""Which files make up a trace, and reading the rows of one table from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from rlinsight.errors import TraceError
+from rlinsight.trace.clock import Clocks
+from rlinsight.trace.compacted import CompactedTable, Source, open_compacted, source_of
+from rlinsight.trace.folder import Entry, Folder
+from rlinsight.trace.manifest import MANIFEST_NAME, Manifest, read_manifest
+from rlinsight.trace.process import Process
+from rlinsight.trace.rows import settle
+from rlinsight.trace.schema import TABLES, TableName
+from rlinsight.trace.sources import (
+    LIVE,
+    LiveFile,
+    Skipped,
+    empty_table,
+    find_live,
+    open_stream,
+    read_tables,
+    why,
+)
+from rlinsight.trace.upgrade import UnusableTableError, check_version
+
+_COMPACTED_NAMES: Final[dict[str, TableName]] = {f"{name}.arrow": name for name in TABLES}
+
+#: What the launcher and people keep beside a trace.
+_COMPANIONS: Final = (".log", ".yaml", ".yml", ".html", ".md", ".txt")
+
+
+@dataclass
+class LivePart:
+    """The rows of one live file, as it was when the trace was opened.
+
+    After `tables`, `consumed` and `remark` say how much of the file was used.
+    """
+
+    folder: Folder
+    file: LiveFile
+    clocks: Clocks
+    done_bytes: int
+    process: int
+    consumed: int = 0
+    remark: str | None = None
+    damaged: bool = False
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the rows that are not in the compacted table yet."""
+        stream = open_stream(self.folder, self.file)
+        try:
+            yield from read_tables(self.file, stream, self.clocks, self.done_bytes)
+            self.remark, self.damaged = stream.remark, stream.problem is not None
+        except (OSError, UnusableTableError) as error:
+            self.remark, self.damaged = why(error), True
+        self.consumed = stream.consumed
+
+    def skim(self) -> str | None:
+        """Return what of the file cannot be read, without decoding it."""
+        stream = open_stream(self.folder, self.file)
+        try:
+            stream.skim()
+        except OSError as error:
+            return why(error)
+        return stream.remark
+
+
+@dataclass
+class CompactedPart:
+    """The rows of a compacted table, beside which there are live files."""
+
+    compacted: CompactedTable
+    process: int = 0
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the rows. Raises TraceError when they cannot be read."""
+        try:
+            yield from self.compacted.tables()
+        except (OSError, pa.ArrowException) as error:
+            where = self.compacted.folder.where(self.compacted.file)
+            raise TraceError(f"cannot read `{where}`: {str(error).splitlines()[0]}") from error
+
+
+@dataclass
+class TraceFiles:
+    """The files of a trace, found and looked at, with what was not usable.
+
+    `done` are live files that lie there only because a compaction was interrupted.
+    """
+
+    folder: Folder
+    manifest: Manifest = field(default_factory=Manifest)
+    compacted: dict[TableName, CompactedTable] = field(default_factory=dict)
+    live: dict[TableName, list[LiveFile]] = field(default_factory=dict)
+    live_processes: dict[str, Process] = field(default_factory=dict)
+    done: list[LiveFile] = field(default_factory=list)
+    unusable: list[Skipped] = field(default_factory=list)
+    remarks: dict[str, str | None] = field(default_factory=dict)
+    _sources: dict[str, Source] = field(default_factory=dict)
+
+    def parts(self, name: TableName) -> list[LivePart | CompactedPart]:
+        """Return what the rows of a table are read from, in the order rows of equal time keep."""
+        compacted = self.compacted.get(name)
+        parts: list[LivePart | CompactedPart] = []
+        if compacted is not None:
+            parts.append(CompactedPart(compacted))
+        numbers: dict[tuple[str, int], int] = {}
+        for file in self.live.get(name, ()):
+            number = numbers.setdefault((file.node, file.pid), len(numbers))
+            # Who wrote compacted rows is not kept: beside them, equal keys are one interval.
+            process = number if compacted is None else 0
+            parts.append(self._part(file, process))
+        return parts
+
+    def load(self, name: TableName) -> pa.Table:
+        """Return all rows of a table, settled. Raises TraceError."""
+        tables: list[pa.Table] = []
+        processes: list[pa.Array] = []
+        for part in self.parts(name):
+            for table in part.tables():
+                tables.append(table)
+                processes.append(pa.repeat(pa.scalar(part.process, pa.int32()), table.num_rows))
+            if isinstance(part, LivePart):
+                self.remarks[part.file.name] = part.remark
+        if not tables:
+            return empty_table(name)
+        table = pa.concat_tables(tables).combine_chunks()
+        return settle(name, table, pa.concat_arrays(processes))
+
+    def skipped(self) -> tuple[Skipped, ...]:
+        """Return what is not used; live files that were not read yet are skimmed."""
+        for file in (file for files in self.live.values() for file in files):
+            if file.name not in self.remarks:
+                self.remarks[file.name] = self._part(file, 0).skim()
+        remarks = [
+            Skipped(self.folder.where(name), remark)
+            for name, remark in sorted(self.remarks.items())
+            if remark is not None
+        ]
+        return (*self.unusable, *remarks)
+
+    def done_bytes(self, file: LiveFile) -> int:
+        """Return up to which byte a live file is in the compacted table. Raises OSError."""
+        source = source_of(self.folder, file.name, self.compacted.get(file.table))
+        return source.bytes if source else 0
+
+    def read_manifest_again(self) -> Manifest:
+        """Return the manifest as it is now, or as it was if it cannot be read."""
+        try:
+            with closing(self.folder.open(MANIFEST_NAME)) as file:
+                return read_manifest(file.read())
+        except (OSError, ValueError):
+            return self.manifest
+
+    def _part(self, file: LiveFile, process: int) -> LivePart:
+        source = self._sources.get(file.name)
+        done = source.bytes if source else 0
+        return LivePart(self.folder, file, self.manifest.clock, done, process)
+
+    def look_at(self, entry: Entry) -> None:
+        """File one entry of the trace folder. Raises OSError, ValueError, TraceError."""
+        if entry.name == MANIFEST_NAME:
+            with closing(self.folder.open(entry.name)) as file:
+                self.manifest = read_manifest(file.read())
+            check_version(self.manifest.schema_version, self.folder.where(entry.name))
+        elif entry.name in _COMPACTED_NAMES:
+            name = _COMPACTED_NAMES[entry.name]
+            self.compacted[name] = open_compacted(self.folder, name, entry.size)
+        elif entry.is_file and not entry.name.endswith(_COMPANIONS):
+            raise ValueError("not a file of a trace")
+
+    def look_at_live(self) -> None:
+        """File what is in `live/`. Raises OSError, TraceError."""
+        found = find_live(self.folder)
+        self.unusable.extend(found.skipped)
+        self.live_processes = found.processes
+        self.manifest = self.manifest.with_processes(found.processes.values())
+        for file in found.files:
+            source = source_of(self.folder, file.name, self.compacted.get(file.table))
+            if source is not None:
+                self._sources[file.name] = source
+            if source is None or source.size != file.size:
+                self.live.setdefault(file.table, []).append(file)
+            elif source.damage is None:
+                self.done.append(file)
+            else:
+                self.remarks[file.name] = source.damage
+
+
+def find_files(folder: Folder) -> TraceFiles:
+    """Look through a trace folder.
+
+    Raises OSError when it cannot be listed, TraceError when it is no trace or a newer one.
+    """
+    files = TraceFiles(folder)
+    entries = folder.entries()
+    if not {entry.name for entry in entries} & {MANIFEST_NAME, LIVE, *_COMPACTED_NAMES}:
+        raise TraceError(
+            f"expected a trace folder with `{MANIFEST_NAME}`, `{LIVE}/` or a table such as "
+            f"`spans.arrow`, found none of them in `{folder.where()}`"
+        )
+    for entry in entries:
+        try:
+            files.look_at(entry)
+        except (OSError, ValueError) as error:
+            files.unusable.append(Skipped(folder.where(entry.name), why(error)))
+    files.look_at_live()
+    return files

@@ -1,0 +1,112 @@
+"""The first analysis, on timelines whose answers are computed by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from timelines import S, Timeline
+
+from rlinsight.errors import TraceError
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Two steps of 10 s: the trainer waits 4 s and 2 s, the replica pauses 10-14."""
+    t = Timeline(tmp_path / "t")
+    for step, start in ((1, 0), (2, 10)):
+        t.step(step, start, start + 10, param_version=step - 1)
+        wait = 4 if step == 1 else 2
+        t.span("trainer", "wait_samples", start, start + wait, step=step)
+        t.span("trainer", "update_actor", start + wait, start + 10, step=step)
+        t.trained(f"s{step}", start + wait, (60, 140), step)
+    t.gen(0, 10)
+    t.span("rollouter", "paused", 10, 14, attrs={"reason": "staleness_quota"})
+    t.gen(14, 20)
+    return t
+
+
+def test_idle_is_what_the_timeline_says(run):
+    report = run.open().analyze()
+    trainer, rollouter = report.pools["trainer"], report.pools["rollouter"]
+    assert trainer.ledger == {"train.update_actor": 14.0, "bubble.wait_samples": 6.0}
+    assert trainer.idle_ratio == pytest.approx(6 / 20)
+    assert rollouter.ledger == {"generate": 16.0, "bubble.staleness_quota": 4.0}
+    assert rollouter.idle_ratio == pytest.approx(4 / 20)
+
+
+def test_throughput_is_over_all_devices_and_the_window(run):
+    rate = run.open().analyze().throughput
+    assert rate.trained_tokens == 400
+    assert rate.tokens_per_s_per_device.value == pytest.approx(400 / 20 / 2)
+    assert rate.samples_per_s.value == pytest.approx(2 / 20)
+
+
+def test_steps_and_activities(run):
+    report = run.open().analyze()
+    assert [(s.step, s.duration_s, s.tokens) for s in report.steps] == [(1, 10, 200), (2, 10, 200)]
+    assert report.steps[0].activities == {"wait_samples": 4.0, "update_actor": 6.0}
+    waits = next(a for a in report.activities if a.activity == "wait_samples")
+    assert (waits.role, waits.spans, waits.lane_seconds, waits.mean_s) == ("trainer", 2, 6, 3)
+
+
+def test_a_window_restricts_every_pool(run):
+    report = run.open().analyze(window=(10 * S, 15 * S))
+    assert report.pools["rollouter"].ledger == {"bubble.staleness_quota": 4.0, "generate": 1.0}
+    assert report.pools["trainer"].device_seconds == 5.0
+    assert report.window.cut == "asked for"
+
+
+def test_verls_own_figures_stand_beside_ours(run):
+    for step, ratio in ((1, 0.5), (2, 0.7)):
+        run.writer.metric("fully_async/trainer/idle_ratio", ratio, step=step)
+        run.writer.metric("timing_s/gen", 3.0, step=step)
+        run.writer.metric("timing_s/step", 10.0, step=step)
+    run.writer.metric("fully_async/trainer/idle_ratio", float("nan"), step=3)
+    figures = run.open().analyze().pools["trainer"].framework_idle_ratio
+    assert {f.key: f.value for f in figures} == {
+        "fully_async/trainer/idle_ratio": pytest.approx(0.6),
+        "timing_s/gen / timing_s/step": pytest.approx(0.3),
+    }
+
+
+def test_no_trained_sample_is_unknown_throughput_not_zero(tmp_path):
+    t = Timeline(tmp_path / "t")
+    t.step(1, 0, 10)
+    rate = t.open().analyze().throughput
+    assert rate.tokens_per_s_per_device.value is None
+    assert rate.trained_samples is None
+
+
+def test_an_open_phase_reaches_to_the_end_of_the_window(tmp_path):
+    t = Timeline(tmp_path / "t")
+    t.step(1, 0, 10)
+    t.span("trainer", "update_actor", 2, None)
+    report = t.open().analyze()
+    assert report.pools["trainer"].ledger == {"train.update_actor": 8.0, "unattributed": 2.0}
+    assert report.trust.open_intervals == 1
+
+
+def test_validation_requests_are_overhead_not_generation(tmp_path):
+    t = Timeline(tmp_path / "t")
+    t.step(1, 0, 10)
+    t.gen(0, 6)
+    t.gen(4, 10, validate=True)
+    ledger = t.open().analyze().pools["rollouter"].ledger
+    assert ledger == {"generate": 4.0, "validate": 6.0}
+
+
+def test_the_json_form_is_json(run):
+    report = run.open().analyze()
+    again = json.loads(json.dumps(report.to_dict()))
+    assert again["schema_version"] == 1
+    assert again["run"]["standalone_replicas"] == 1
+    assert again["pools"]["trainer"]["idle_ratio"] == pytest.approx(0.3)
+
+
+def test_an_empty_window_and_an_empty_trace_are_said_in_a_sentence(tmp_path, run):
+    with pytest.raises(TraceError, match="ends after it starts"):
+        run.open().analyze(window=(5, 5))
+    empty = Timeline(tmp_path / "empty").open()
+    with pytest.raises(TraceError, match="found none"):
+        empty.analyze()
