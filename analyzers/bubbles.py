@@ -92,7 +92,7 @@ def mini_batch_seconds(spans: pl.DataFrame, topology: Topology) -> float | None:
             mini_batches=attr("mini_batches").cast(pl.Int64, strict=False).fill_null(1),
         )
         if not updates.is_empty():
-            return float(updates["ns"].sum() / updates["mini_batches"].sum() / 1e9)
+            return float(updates["ns"].sum()) / float(updates["mini_batches"].sum()) / 1e9
     return None
 
 
@@ -120,10 +120,14 @@ def _merged(idle: pl.DataFrame) -> pl.DataFrame:
         by=by,
         check_sortedness=False,
     )
-    return placed.group_by(*by, "bubble_start", "end_ns_right").agg(
-        device_ns=(pl.col("end_ns") - pl.col("start_ns")).sum(),
-        devices=pl.col("device").unique(),
-    ).select(*by, "device_ns", "devices", start_ns="bubble_start", end_ns="end_ns_right")
+    return (
+        placed.group_by(*by, "bubble_start", "end_ns_right")
+        .agg(
+            device_ns=(pl.col("end_ns") - pl.col("start_ns")).sum(),
+            devices=pl.col("device").unique(),
+        )
+        .select(*by, "device_ns", "devices", start_ns="bubble_start", end_ns="end_ns_right")
+    )
 
 
 def _pool_ns(segments: pl.DataFrame, topology: Topology) -> dict[str, int]:

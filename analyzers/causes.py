@@ -112,9 +112,14 @@ def _batches(known: Evidence) -> pl.DataFrame:
         .group_by("start_ns", "end_ns")
         .agg(
             ready_ns=pl.col("produced_ns").max(),
-            tail_ns=pl.col("produced_ns").quantile(TAIL_BATCH_SHARE, "higher"),
+            tail_ns=pl.col("produced_ns").sort().get(_count_of_share() - 1),
         )
     )
+
+
+def _count_of_share() -> pl.Expr:
+    """Return how many samples of a batch make up `TAIL_BATCH_SHARE` of it."""
+    return (pl.len() * TAIL_BATCH_SHARE).ceil().cast(pl.Int64)
 
 
 def _poll_parts(known: Evidence) -> pl.DataFrame:
@@ -128,7 +133,7 @@ def _poll_parts(known: Evidence) -> pl.DataFrame:
 def _tails(known: Evidence) -> pl.DataFrame:
     """The part of each wait in which only the last quarter of its batch was missing."""
     return _batches(known).select(
-        start_ns=pl.max_horizontal("start_ns", pl.col("tail_ns").cast(pl.Int64)),
+        start_ns=pl.max_horizontal("start_ns", "tail_ns"),
         end_ns=pl.min_horizontal("end_ns", "ready_ns"),
     )
 

@@ -42,12 +42,15 @@ def mean_of(metrics: pl.DataFrame, key: str) -> float | None:
 
 
 def _gen_over_step(metrics: pl.DataFrame) -> FrameworkFigure:
-    pair = ("timing_s/gen", "timing_s/step")
-    gen, step = (metrics.filter(pl.col("key") == key)["value"] for key in pair)
-    known = len(gen) and len(step) and step.sum()
+    gen, step = (_sum_of(metrics, key) for key in ("timing_s/gen", "timing_s/step"))
     return FrameworkFigure(
         "timing_s/gen / timing_s/step",
-        gen.sum() / step.sum() if known else None,
+        gen / step if gen is not None and step else None,
         "the driver's wait for samples over the step, both summed; hybrid replicas may be "
         "generating on the trainer's devices meanwhile",
     )
+
+
+def _sum_of(metrics: pl.DataFrame, key: str) -> float | None:
+    logged = metrics.filter(pl.col("key") == key)["value"]
+    return float(logged.sum()) if len(logged) else None

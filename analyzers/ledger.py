@@ -95,10 +95,8 @@ def _joined(segments: pl.DataFrame) -> pl.DataFrame:
 
 
 def _named(segments: pl.DataFrame, devices: Sequence[str]) -> pl.DataFrame:
-    states = {i: state for i, state in enumerate(PRIORITY)} | {-1: UNATTRIBUTED}
+    states = dict(enumerate(PRIORITY)) | {-1: UNATTRIBUTED}
     return segments.with_columns(
-        pl.col("device").replace_strict(
-            dict(enumerate(devices)), return_dtype=pl.String
-        ),
+        pl.col("device").replace_strict(dict(enumerate(devices)), return_dtype=pl.String),
         pl.col("state").replace_strict(states, return_dtype=pl.String),
     )

@@ -68,7 +68,10 @@ def _from_spans(trace: Trace, window: Window) -> pl.LazyFrame:
         .with_columns(state=_span_state())
         .filter(pl.col("state").is_not_null())
         .select(
-            "lane", "start_ns", "end_ns", pl.col("state").replace_strict(STATE_ID, return_dtype=pl.UInt8)
+            "lane",
+            "start_ns",
+            "end_ns",
+            pl.col("state").replace_strict(STATE_ID, return_dtype=pl.UInt8),
         )
     )
 

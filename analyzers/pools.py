@@ -38,6 +38,7 @@ def _report(spent: pl.DataFrame, devices: int, metrics: pl.DataFrame, name: str)
         for k in ("useful", "overhead", "bubble")
     }
     total = sum(ns.values())
+    logged = figures(metrics, name)
     return PoolReport(
         devices=devices,
         device_seconds=total / 1e9,
@@ -47,5 +48,6 @@ def _report(spent: pl.DataFrame, devices: int, metrics: pl.DataFrame, name: str)
         idle_ratio=kinds["bubble"] / total if total else None,
         unattributed_ratio=ns.get(UNATTRIBUTED, 0) / total if total else None,
         ledger={state: value / 1e9 for state, value in ns.items()},
-        framework_idle_ratio=figures(metrics, name),
+        framework_idle_ratio=logged[0].value if logged else None,
+        framework_figures=logged,
     )

@@ -85,7 +85,9 @@ class PoolReport:
     idle_ratio: float | None
     unattributed_ratio: float | None
     ledger: dict[str, float]
-    framework_idle_ratio: tuple[FrameworkFigure, ...]
+    framework_idle_ratio: float | None
+    framework_figures: tuple[FrameworkFigure, ...]
+    slot_utilization: float | None = None
 
 
 @dataclass(frozen=True)
@@ -147,5 +149,11 @@ class Report:
     schema_version: int = field(default=REPORT_SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form of `rlinsight analyze --json`."""
-        return asdict(self)
+        """Return the JSON form of `rlinsight analyze --json`; see docs/analysis.md."""
+        plain = asdict(self)
+        found = plain.pop("bubbles")
+        return plain | {
+            "bubbles": found["largest"],
+            "bubble_totals": found["totals"],
+            "mini_batch_s": found["mini_batch_s"],
+        }

@@ -45,9 +45,9 @@ def activity_times(spans: pl.DataFrame, topology: Topology, end_ns: int) -> list
 
 def step_rows(spans: pl.DataFrame, samples: pl.DataFrame) -> list[StepRow]:
     """Return the driver's steps in order, with the time of each activity that began in one."""
-    steps = spans.filter(
-        (pl.col("activity") == "step") & pl.col("end_ns").is_not_null()
-    ).sort("start_ns")
+    steps = spans.filter((pl.col("activity") == "step") & pl.col("end_ns").is_not_null()).sort(
+        "start_ns"
+    )
     if steps.is_empty():
         return []
     inside = _phases_in_steps(spans, steps)
@@ -75,7 +75,12 @@ def _phases_in_steps(spans: pl.DataFrame, steps: pl.DataFrame) -> dict[int, dict
     ).sort("start_ns")
     bounds = steps.select(step_start="start_ns", step_end="end_ns", lane="lane")
     matched = phases.join_asof(
-        bounds, left_on="start_ns", right_on="step_start", by="lane", coalesce=False, check_sortedness=False
+        bounds,
+        left_on="start_ns",
+        right_on="step_start",
+        by="lane",
+        coalesce=False,
+        check_sortedness=False,
     ).filter(pl.col("start_ns") < pl.col("step_end"))
     sums = matched.group_by("step_start", "activity").agg(
         s=(pl.col("end_ns") - pl.col("start_ns")).sum() / _NS

@@ -19,9 +19,7 @@ def version_windows(markers: pl.DataFrame, topology: Topology, end_ns: int) -> p
     Worked example: replica0 takes version 3 at 10 s and replica1 at 11 s, both take version
     4 at 20 s, the run ends at 24 s: version 3 is 11-20 s, version 4 is 20-24 s.
     """
-    syncs = markers.filter(
-        (pl.col("kind") == "param_sync") & pl.col("param_version").is_not_null()
-    )
+    syncs = markers.filter((pl.col("kind") == "param_sync") & pl.col("param_version").is_not_null())
     replicas = [lane.id for lane in topology.replicas()]
     on_replicas = syncs.filter(pl.col("lane").is_in(replicas))
     syncs = syncs if on_replicas.is_empty() else on_replicas

@@ -68,7 +68,10 @@ def token_rates(versions: pl.DataFrame, samples: pl.DataFrame, end_ns: int) -> l
     sums = np.append(0, ordered["n"].cum_sum().to_numpy())
     at_edges = sums[np.searchsorted(ordered["consumed_ns"].to_numpy(), edges)]
     seconds = np.diff(edges) / 1e9
-    return list(np.divide(np.diff(at_edges), seconds, where=seconds > 0, out=np.zeros(len(seconds))))
+    # Two versions that go live in the same nanosecond leave a window that trains nothing.
+    rates = np.zeros(len(seconds))
+    np.divide(np.diff(at_edges), seconds, where=seconds > 0, out=rates)
+    return list(rates.tolist())
 
 
 def _training(spans: pl.DataFrame) -> Window | None:

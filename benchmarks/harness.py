@@ -58,6 +58,6 @@ def report(title: str, figures: list[Figure]) -> None:
     else:
         print(title)
         for figure in figures:
-            mark = "" if figure.holds else "  MISSED"
-            print(f"  {figure.name:<52} {figure.value:>12,.4g} {figure.unit:<12}{figure.bound()}{mark}")
+            bound = figure.bound() + ("" if figure.holds else "  MISSED")
+            print(f"  {figure.name:<52} {figure.value:>12,.4g} {figure.unit:<12}{bound}")
     sys.exit(1 if missed else 0)

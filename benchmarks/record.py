@@ -25,7 +25,7 @@ SAMPLES = Path(__file__).parent.parent / "sample_traces"
 
 
 class NullExporter(SpanExporter):
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:  # noqa: ARG002
         return SpanExportResult.SUCCESS
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+
 from rlinsight.trace.encode import Encoder
 from rlinsight.trace.reader import Trace
 from rlinsight.trace.schema import SCHEMA_VERSION, TABLES, TableName

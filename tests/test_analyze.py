@@ -63,7 +63,7 @@ def test_verls_own_figures_stand_beside_ours(run):
         run.writer.metric("timing_s/gen", 3.0, step=step)
         run.writer.metric("timing_s/step", 10.0, step=step)
     run.writer.metric("fully_async/trainer/idle_ratio", float("nan"), step=3)
-    figures = run.open().analyze().pools["trainer"].framework_idle_ratio
+    figures = run.open().analyze().pools["trainer"].framework_figures
     assert {f.key: f.value for f in figures} == {
         "fully_async/trainer/idle_ratio": pytest.approx(0.6),
         "timing_s/gen / timing_s/step": pytest.approx(0.3),

@@ -55,9 +55,10 @@ def test_overlapping_requests_count_once_and_a_gap_stays_a_gap():
 
 
 def test_a_weight_sync_interrupts_requests_in_flight():
-    assert spent(
-        ("d", "generate", 0, 10), ("d", "weight_sync", 4, 6), window=(0, 10)
-    ) == {"generate": 8, "weight_sync": 2}
+    assert spent(("d", "generate", 0, 10), ("d", "weight_sync", 4, 6), window=(0, 10)) == {
+        "generate": 8,
+        "weight_sync": 2,
+    }
 
 
 def test_a_device_without_records_is_unattributed():

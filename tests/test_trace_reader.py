@@ -11,7 +11,6 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pytest
-import rlinsight
 from live_streams import (
     counter,
     frames,
@@ -23,6 +22,8 @@ from live_streams import (
     write_live,
     write_process,
 )
+
+import rlinsight
 from rlinsight.errors import TraceError
 from rlinsight.trace import upgrade
 from rlinsight.trace.schema import SCHEMA_VERSION, TABLES
@@ -177,7 +178,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     readable = write_live(tmp_path, "spans", [span(0, 1)], pid=1)
     secret = write_live(tmp_path, "spans", [span(2, 3)], pid=2)
     secret.chmod(0)
-    with as_ordinary_user(tmp_path, readable.parent):
+    with AsOrdinaryUser(tmp_path, readable.parent):
         trace = rlinsight.open(tmp_path)
         assert rows_of(trace.spans.collect(), "start_ns") == [(0,)]
         assert [(s.path, s.reason) for s in trace.skipped] == [
@@ -277,7 +278,7 @@ def test_a_newer_stream_is_refused(tmp_path: Path) -> None:
     (tmp_path / "live").mkdir()
     with pa.ipc.new_stream(str(tmp_path / "live" / "spans-n0-1.arrows"), schema):
         pass
-    with pytest.raises(TraceError, match="found version 2 in .*; upgrade rlinsight"):
+    with pytest.raises(TraceError, match=r"found version 2 in .*; upgrade rlinsight"):
         rlinsight.open(tmp_path)
 
 
@@ -398,7 +399,7 @@ def test_an_unknown_protocol_is_one_clear_sentence() -> None:
         rlinsight.open("nosuch://x")
 
 
-class as_ordinary_user:
+class AsOrdinaryUser:
     """Give up root for a moment, since nothing is unreadable to root."""
 
     def __init__(self, *folders: Path) -> None:

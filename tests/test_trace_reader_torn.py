@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rlinsight
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from live_streams import counter, request, rows_of, span, stream, write_live
+
+import rlinsight
 from rlinsight.trace.follow import Follower, settled
 from rlinsight.trace.streams_in import LiveStream
 
@@ -30,6 +31,7 @@ _ROW = st.builds(
 
 
 @pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
+@settings(deadline=None)
 @given(cut=st.floats(0, 1))
 def test_any_cut_leaves_every_complete_batch(compression: str | None, cut: float) -> None:
     data, ends = stream("spans", _BATCHES, compression=compression, closed=True)
@@ -42,6 +44,7 @@ def test_any_cut_leaves_every_complete_batch(compression: str | None, cut: float
     assert reader.torn_bytes == (0 if size == len(data) else size - max([0, *ends[:complete]]))
 
 
+@settings(deadline=None)
 @given(batches=st.lists(st.lists(_ROW, min_size=1, max_size=4), max_size=4), data=st.data())
 def test_a_stream_read_in_growing_pieces_gives_each_row_once(
     batches: list[list[dict[str, Any]]], data: st.DataObject
@@ -59,6 +62,7 @@ def test_a_stream_read_in_growing_pieces_gives_each_row_once(
     assert (reader.closed, reader.problem, reader.torn_bytes) == (True, None, 0)
 
 
+@settings(deadline=None)
 @given(at=st.integers(0, 10_000), byte=st.integers(1, 255))
 def test_a_scrambled_byte_never_brings_the_reader_down(at: int, byte: int) -> None:
     data, _ = stream("spans", _BATCHES)

@@ -205,8 +205,13 @@ def test_a_sync_that_fails_makes_no_version_live(tmp_path: Path) -> None:
 
 
 def test_v1_rows_are_written_for_what_one_update_trained(tmp_path: Path) -> None:
+    class ReplayBuffer:
+        def _materialize_batch(self, partition_id: str) -> None: ...
+
     class PPOTrainer(Trainer):
         def _step_once(self) -> Any:
+            buffer.ReplayBuffer()._materialize_batch("train")
+            buffer.ReplayBuffer()._materialize_batch(partition_id="val")
             utils.compute_advantage_for_multi_trajectories(data, batch_keys=keys)
             return SimpleNamespace(keys=keys, tags=tags)
 
@@ -224,6 +229,7 @@ def test_v1_rows_are_written_for_what_one_update_trained(tmp_path: Path) -> None
         "verl.trainer.ppo.v1.utils",
         compute_advantage_for_multi_trajectories=lambda data, batch_keys: None,
     )
+    buffer = hooked(samples.HOOKS, "verl.trainer.ppo.v1.replay_buffer", ReplayBuffer=ReplayBuffer)
     base = hooked(samples.HOOKS, "verl.trainer.ppo.v1.trainer_base", PPOTrainer=PPOTrainer)
     driver = base.PPOTrainer()
     with rlinsight.recording(tmp_path):
@@ -240,6 +246,8 @@ def test_v1_rows_are_written_for_what_one_update_trained(tmp_path: Path) -> None
     assert (row["group_uid"], row["prompt_tokens"], row["response_tokens"]) == ("u1", 5, 9)
     assert (row["version_start"], row["version_end"], row["trained_version"]) == (1, 2, 2)
     assert (row["trained_step"], row["fate"]) == (3, "trained")
+    assert row["consumed_ns"] is not None
+    assert {r["consumed_ns"] for r in rows} == {row["consumed_ns"]}
 
 
 def test_everything_numeric_that_is_logged_is_a_metric(tmp_path: Path) -> None:

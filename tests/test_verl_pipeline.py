@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 import warnings
 from collections import Counter
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,17 +32,26 @@ metadata.install()
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import ray.cloudpickle as cloudpickle
-
     import verl.experimental.agent_loop.agent_loop as loop_module
+    import verl.experimental.agent_loop.tool_agent_loop as tool_loop_module
     import verl.experimental.fully_async_policy.fully_async_rollouter as rollouter_module
     import verl.experimental.fully_async_policy.message_queue as queue_module
     import verl.trainer.ppo.v1.replay_buffer as replay_module
+    import verl.trainer.ppo.v1.trainer_colocate_async as colocate_module
     import verl.trainer.ppo.v1.trainer_separate_async as separate_module
     from verl.experimental.fully_async_policy.detach_utils import RolloutSample
 
 MODULES = {
     module.__name__: module
-    for module in (loop_module, rollouter_module, queue_module, replay_module, separate_module)
+    for module in (
+        loop_module,
+        tool_loop_module,
+        rollouter_module,
+        queue_module,
+        replay_module,
+        colocate_module,
+        separate_module,
+    )
 }
 
 
@@ -155,23 +166,30 @@ def test_a_get_that_waits_is_served_in_order(tmp_path):
 # -- the rollouter's pauses ----------------------------------------------------------------
 
 
-class Client(queue_module.MessageQueueClient):
-    """verl's client, its remote calls answered by a real queue in this process."""
+class Actor:
+    """A real queue in this process behind the call syntax of a Ray actor handle.
+
+    `get_queue_size` answers only while `answers` is set.
+    """
 
     def __init__(self, queue) -> None:
         self.queue = queue
-        self.slow = asyncio.Event()
-        self.slow.set()
+        self.answers = asyncio.Event()
+        self.answers.set()
 
-    async def get_statistics(self):
-        return await self.queue.get_statistics()
+    def __getattr__(self, method: str) -> SimpleNamespace:
+        def remote(*args, **kwargs) -> SimpleNamespace:
+            done: Future = Future()
 
-    async def get_queue_size(self):
-        await self.slow.wait()
-        return await self.queue.get_queue_size()
+            async def call() -> None:
+                if method == "get_queue_size":
+                    await self.answers.wait()
+                done.set_result(await getattr(self.queue, method)(*args, **kwargs))
 
-    async def put_sample(self, sample):
-        return await self.queue.put_sample(sample)
+            task = asyncio.create_task(call())
+            return SimpleNamespace(future=lambda: done, task=task)
+
+        return SimpleNamespace(remote=remote)
 
 
 @pytest.fixture
@@ -189,27 +207,38 @@ def processor():
     made.idle_start_time = made.step_start_time = time.time()
     made._active_count_history = [(time.time(), 0, 0)]
     made._init_async_objects()
-    made.message_queue_client = Client(make_queue(size=8))
-    made.async_rollout_manager = SimpleNamespace(generate_sequences_single=lambda _: _never())
+    made.message_queue_client = queue_module.MessageQueueClient(Actor(make_queue(size=8)))
+    generated = asyncio.Event()
+
+    async def generate(batch):
+        await generated.wait()
+        return batch
+
+    made.async_rollout_manager = SimpleNamespace(
+        generate_sequences_single=generate, generated=generated
+    )
     return made
 
 
-async def _never() -> None:
-    await asyncio.Event().wait()
-
-
-class Batch:
+class Batch(list):
     """What the rollouter touches of a group of prompts."""
 
     def __init__(self) -> None:
+        super().__init__((0, 1))
         self.non_tensor_batch: dict = {}
 
-    def __len__(self) -> int:
-        return 2
+
+async def finish_and_train(made, groups: int) -> None:
+    """All running groups finish, and the trainer takes them from the queue."""
+    made.async_rollout_manager.generated.set()
+    await settle()
+    made.async_rollout_manager.generated.clear()
+    for _ in range(groups):
+        await made.message_queue_client.get_sample()
 
 
 async def settle() -> None:
-    for _ in range(30):
+    for _ in range(50):
         await asyncio.sleep(0)
 
 
@@ -230,9 +259,7 @@ def test_the_quota_pauses_and_a_parameter_sync_resumes(processor, tmp_path):
     async def timeline() -> None:
         task = await run_processor(processor, groups=3)  # the third meets the quota of 2
         assert processor.paused
-        for running in list(processor.active_tasks):  # both were consumed meanwhile
-            running.cancel()
-        processor.active_tasks.clear()
+        await finish_and_train(processor, groups=2)
         await processor.reset_staleness()
         await settle()
         await stop(task)
@@ -270,13 +297,12 @@ def test_a_resume_that_verl_loses_is_marked_and_the_monitor_ends_it(processor, t
 
     async def timeline() -> None:
         task = await run_processor(processor, groups=3)
-        for running in list(processor.active_tasks):
-            running.cancel()
-        processor.active_tasks.clear()
-        processor.message_queue_client.slow.clear()  # the RPC within reset_staleness takes long
+        await finish_and_train(processor, groups=2)
+        answers = processor.message_queue_client.queue_actor.answers
+        answers.clear()
         resetting = asyncio.create_task(processor.reset_staleness())
         await settle()
-        processor.message_queue_client.slow.set()
+        answers.set()
         await resetting
         await settle()
         assert processor.paused
@@ -366,11 +392,18 @@ def test_the_surplus_of_a_synchronous_step_is_unconsumed(buffer, tmp_path):
 
 
 def test_depths_are_recorded_per_partition_when_they_change(buffer, monkeypatch, tmp_path):
-    prompt = {"is_prompt": True, "global_steps": 1}
+    def prompt(status: str) -> dict:
+        return {"is_prompt": True, "global_steps": 1, "status": status}
+
     states = iter(
         [
             {"train": {"a": {**prompt, "status": "pending"}, "b": {**prompt, "status": "running"}}},
-            {"train": {"a": {**prompt, "status": "running"}, "b": {**prompt, "status": "finished"}}},
+            {
+                "train": {
+                    "a": {**prompt, "status": "running"},
+                    "b": {**prompt, "status": "finished"},
+                }
+            },
             {"val": {"c": {**prompt, "status": "running"}}},
         ]
     )
@@ -452,7 +485,11 @@ def test_a_trajectory_that_raises_is_an_aborted_sample(tmp_path):
 
 def test_waiting_for_a_reward_is_a_span_only_where_one_is_asked_for(tmp_path):
     with rlinsight.recording(tmp_path / "t") as rec:
-        for handles, given in (([object()], output(None)), ([object()], output()), (None, output(None))):
+        for handles, given in (
+            ([object()], output(None)),
+            ([object()], output()),
+            (None, output(None)),
+        ):
             worker = SimpleNamespace(reward_loop_worker_handles=handles)
             call = Call(rec, worker, ([given], {}), {}, start_ns=10)
             scoring.score_awaited(call)
@@ -462,6 +499,29 @@ def test_waiting_for_a_reward_is_a_span_only_where_one_is_asked_for(tmp_path):
     (span,) = rows(tmp_path / "t", "spans")
     assert (span["activity"], span["start_ns"], span["end_ns"]) == ("reward", 10, 30)
     assert dict(span["attrs"])["side"] == "client"
+
+
+def test_a_tool_is_a_span_with_its_name_and_nothing_of_its_arguments(tmp_path):
+    schema = tool_loop_module.FunctionTool("add", lambda a, b: a + b, tool_schema=None)
+    loop = object.__new__(tool_loop_module.ToolAgentLoop)
+    loop.tools, loop.max_tool_response_length = {"add": schema}, 100
+    data = SimpleNamespace(_active_tools=loop.tools)
+
+    async def timeline() -> None:
+        identity.trajectory.set(identity.Trajectory("g/1", "g", validate=False))
+        for name in ("add", "the secret is 42"):
+            asked = tool_loop_module.FunctionCall(name=name, arguments='{"a": 20, "b": 22}')
+            await loop._call_tool(asked, {}, data)
+
+    with rlinsight.recording(tmp_path / "t"):
+        asyncio.run(timeline())
+
+    spans = rows(tmp_path / "t", "spans")
+    assert {(r["activity"], r["lane"]) for r in spans} == {("tool", f"agent_loop/pid{os.getpid()}")}
+    assert [dict(r["attrs"]) for r in spans] == [
+        {"tool": "add", "sample_uid": "g/1"},
+        {"tool": "unknown", "sample_uid": "g/1"},
+    ]
 
 
 # -- switches ------------------------------------------------------------------------------
@@ -517,3 +577,25 @@ def test_a_trainer_without_hybrid_replicas_switches_nothing(trainer, tmp_path):
     with rlinsight.recording(tmp_path / "t"):
         trainer.switch_to_trainer()
     assert rows(tmp_path / "t", "markers") == []
+
+
+def test_a_colocated_trainer_switches_once_per_step_however_often_it_samples(tmp_path):
+    made = object.__new__(colocate_module.PPOTrainerColocateAsync)
+    made.global_steps, made.curr_step_profile, made.timing_raw = 7, False, {}
+    replicas = [SimpleNamespace(replica_rank=0)]
+    made.llm_server_manager = SimpleNamespace(rollout_replicas=replicas)
+    made.checkpoint_manager = SimpleNamespace(
+        update_weights=lambda *_: None,
+        resume_generation_replicas=lambda: None,
+        abort_replicas=lambda: None,
+        sleep_replicas=lambda: None,
+    )
+    with rlinsight.recording(tmp_path / "t"):
+        made.on_init_end()
+        made.on_sample_end()
+        made.on_sample_end()
+        made.on_step_end()
+
+    found = [dict(r["attrs"]) for r in rows(tmp_path / "t", "markers")]
+    sides = [(attrs["from"], attrs["to"]) for attrs in found]
+    assert sides == [("init", "rollout"), ("rollout", "trainer"), ("trainer", "rollout")]

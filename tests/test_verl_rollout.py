@@ -12,25 +12,29 @@ import pyarrow as pa
 import pytest
 
 import rlinsight
-from rlinsight.collectors.verl import actors, engine, identity, replica, rollout, wrap
+from rlinsight.collectors.verl import actors, agent_loop, engine, identity, replica, rollout, wrap
 from rlinsight.collectors.verl.agent_loop import output_uid, sample_uid, tagging
 from rlinsight.collectors.verl.engine import Envelope, ReplicaGauges
-from rlinsight.collectors.verl.identity import Trajectory
 from rlinsight.runs.cpu import metadata
 
 metadata.install()
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
+    import verl.workers.rollout.llm_server as client_module
+    import verl.workers.rollout.vllm_rollout.vllm_async_server as server_module
     import vllm.v1.engine.output_processor as output_processor
-    from vllm.sampling_params import SamplingParams
-    from vllm.v1.engine import EngineCoreEvent, EngineCoreEventType, EngineCoreOutput
-    from vllm.v1.engine import EngineCoreRequest, FinishReason
+    from verl.workers.rollout.replica import RolloutMode, TokenOutput
+    from vllm.v1.engine import (
+        EngineCoreEvent,
+        EngineCoreEventType,
+        EngineCoreOutput,
+        EngineCoreRequest,
+        FinishReason,
+    )
     from vllm.v1.metrics.stats import IterationStats, SchedulerStats
 
-    import verl.workers.rollout.vllm_rollout.vllm_async_server as server_module
-    from verl.workers.rollout.replica import RolloutMode
-
 SECOND = 1_000_000_000
+real_sleep = asyncio.sleep
 
 
 def rows(folder: Path, table: str) -> list[dict]:
@@ -45,58 +49,110 @@ def rows(folder: Path, table: str) -> list[dict]:
 # -- identity ------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def no_trajectory():
+    """No trajectory of an earlier test is running."""
+    yield identity.trajectory.set(None)
+    identity.trajectory.set(None)
+    identity.turn.set(None)
+
+
+def tagged(attempt: int, uid: str = "g/0", *, validate: bool | None = False) -> str:
+    """The engine's id of that attempt of the trajectory's first turn."""
+    trajectory = identity.Trajectory(uid, uid.split("/")[0], validate, turns=1)
+    token = identity.turn.set(identity.Turn(trajectory, 1, attempt))
+    try:
+        return identity.tag("5f0c")
+    finally:
+        identity.turn.reset(token)
+
+
 def test_the_identity_of_a_request_survives_the_way_to_the_server():
-    trajectory = Trajectory("uid_sample_0_7/1", "uid_sample_0_7", validate=False)
-    trajectory.begin_attempt()
-
-    known = identity.parse(identity.tag("5f0c", trajectory))
-
+    known = identity.parse(tagged(2, "uid_sample_0_7/1", validate=True))
     assert known.request_id == "uid_sample_0_7/1#1"
-    assert (known.sample_uid, known.attempt, known.validate) == ("uid_sample_0_7/1", 1, False)
+    assert (known.sample_uid, known.attempt, known.validate) == ("uid_sample_0_7/1", 2, True)
 
 
-def test_attempts_count_within_a_turn_and_turns_within_a_trajectory():
-    trajectory = Trajectory("g/0", "g", validate=True)
-    seen = []
-    for attempts in (2, 1):  # the first answer is aborted once, the second is not
-        trajectory.begin_turn()
-        trajectory.in_turn = True
-        for _ in range(attempts):
-            trajectory.begin_attempt()
-            known = identity.parse(identity.tag("random", trajectory))
-            seen.append((known.request_id, known.attempt, known.validate))
-        trajectory.in_turn = False
+class Client(client_module.FullyAsyncLLMServerClient):
+    """verl's resuming client; its load balancer and servers are this class."""
 
-    assert seen == [("g/0#1", 1, True), ("g/0#1", 2, True), ("g/0#2", 1, True)]
+    def __init__(self, answers: list[str]) -> None:
+        rollout_config = SimpleNamespace(name="vllm", response_length=4)
+        self.config = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=rollout_config))
+        self.answers, self.seen = answers, []
+        self.generate_on_server = SimpleNamespace(remote=self._answer)
+
+    async def _acquire_server(self, *_, **__):
+        return "address", SimpleNamespace(generate=self.generate_on_server)
+
+    def _release_server(self, *_, **__) -> None: ...
+
+    async def _answer(self, request_id: str, **_):
+        known = identity.parse(request_id)
+        self.seen.append((known.request_id, known.attempt))
+        await asyncio.sleep(0)
+        extra = {"global_steps": 1}
+        return TokenOutput(token_ids=[1], stop_reason=self.answers.pop(0), extra_fields=extra)
+
+    async def ask(self) -> None:
+        await self.generate("sticky", prompt_ids=[1], sampling_params={"max_tokens": 4})
+
+
+def test_attempts_count_within_a_turn_and_turns_within_a_trajectory(monkeypatch, tmp_path):
+    """The first answer is aborted once and resumed by verl, the second is not."""
+
+    async def timeline() -> list:
+        identity.trajectory.set(identity.Trajectory("g/0", "g", validate=False))
+        client = Client(["aborted", "completed", "completed"])
+        await client.ask()
+        await client.ask()
+        return client.seen
+
+    monkeypatch.setattr(client_module.asyncio, "sleep", lambda _: real_sleep(0))
+    with rlinsight.recording(tmp_path / "t"):
+        assert asyncio.run(timeline()) == [("g/0#1", 1), ("g/0#1", 2), ("g/0#2", 1)]
+
+
+def test_turns_that_run_at_once_do_not_mix(tmp_path):
+    async def timeline() -> list:
+        identity.trajectory.set(identity.Trajectory("g/0", "g", validate=False))
+        client = Client(["completed"] * 3)
+        await asyncio.gather(*(client.ask() for _ in range(3)))
+        return client.seen
+
+    with rlinsight.recording(tmp_path / "t"):
+        assert asyncio.run(timeline()) == [("g/0#1", 1), ("g/0#2", 1), ("g/0#3", 1)]
 
 
 def test_without_a_client_that_resumes_every_attempt_is_a_turn():
-    trajectory = Trajectory("g/0", "g", validate=False)
-    trajectory.begin_attempt()
-    trajectory.begin_attempt()
-    assert (trajectory.turn, trajectory.attempt) == (2, 1)
+    identity.trajectory.set(identity.Trajectory("g/0", "g", validate=False))
+    seen = []
+    for _ in range(2):
+        token = identity.begin_attempt()
+        known = identity.parse(identity.tag("5f0c"))
+        seen.append((known.request_id, known.attempt))
+        identity.turn.reset(token)
+    assert seen == [("g/0#1", 1), ("g/0#2", 1)]
 
 
 def test_an_id_without_identity_names_itself():
     assert identity.parse("5f0c|x").request_id == "5f0c|x"
     assert identity.parse("5f0c").sample_uid is None
-    assert identity.tag("5f0c", None) == "5f0c"
+    assert identity.tag("5f0c") == "5f0c"
 
 
 def test_a_suffix_that_verl_appends_for_disaggregated_prefill_changes_nothing():
-    tagged = identity.tag("5f0c", Trajectory("g|odd/0", "g|odd", validate=None, turn=1, attempt=1))
-    known = identity.parse(tagged + "_D")
+    known = identity.parse(tagged(1, "g|odd/0", validate=None) + "_D")
     assert (known.sample_uid, known.validate) == ("g|odd/0", None)
 
 
 def test_the_client_leaves_a_deterministic_id_alone(tmp_path):
-    identity.trajectory.set(Trajectory("g/0", "g", validate=False, turn=1, attempt=1))
+    identity.turn.set(identity.Turn(identity.Trajectory("g/0", "g", validate=False), 1, 1))
     with rlinsight.recording(tmp_path / "t"):
         assert tagging(lambda _, request_id: request_id)(None, "det-3") == "det-3"
         fresh = tagging(lambda *_: "fresh")(None, "sticky")
     assert identity.parse(fresh).sample_uid == "g/0"
     assert tagging(lambda *_: "fresh")(None, "sticky") == "fresh"  # recording is off
-    identity.trajectory.set(None)
 
 
 def test_trajectories_of_a_group_are_numbered_where_verl_does_not():
@@ -227,10 +283,11 @@ class Engine:
 
 @pytest.fixture(scope="module", autouse=True)
 def hooked():
-    """The hooks of the server on the real classes; they do nothing while nothing records."""
-    for hook in rollout.HOOKS:
-        module = {m.__name__: m for m in (server_module, output_processor)}[hook.module]
-        wrap.apply(module, hook)
+    """The hooks on verl's and vLLM's real classes; they do nothing while nothing records."""
+    modules = {m.__name__: m for m in (server_module, client_module, output_processor)}
+    for hook in (*rollout.HOOKS, *agent_loop.HOOKS):
+        if hook.module in modules:
+            wrap.apply(modules[hook.module], hook)
 
 
 @pytest.fixture
@@ -256,10 +313,6 @@ def server():
     made._resume_event = asyncio.Event()
     made._resume_event.set()
     return made
-
-
-def tagged(attempt: int) -> str:
-    return identity.tag("rnd", Trajectory("g/0", "g", validate=False, turn=1, attempt=attempt))
 
 
 async def start(server, attempt: int = 1, max_tokens: int = 8) -> asyncio.Task:
@@ -389,7 +442,7 @@ def test_requests_are_counted_here_where_the_engine_keeps_no_statistics(server, 
     assert not engine.stats_active
     with rlinsight.recording(tmp_path / "t") as rec:
         asyncio.run(timeline(rec))
-    counters = [row for row in rows(tmp_path / "t", "counters")]
+    counters = rows(tmp_path / "t", "counters")
     assert [r["value"] for r in counters if r["name"] == "running_requests"] == [1, 0]
 
 

@@ -57,26 +57,20 @@ def trajectory_ends(call: Call) -> None:
     call.rec.sample(sample_uid=current.sample_uid, group_uid=current.group_uid, fate="aborted")
 
 
-def turn_begins(_: Call) -> None:
+def turn_begins(call: Call) -> None:
     """A logical request begins, of one or more attempts."""
-    current = identity.trajectory.get()
-    if current is not None:
-        current.begin_turn()
-        current.in_turn = True
+    call.state = identity.begin_turn()
 
 
-def turn_ends(_: Call) -> None:
-    """The logical request has its whole answer."""
-    current = identity.trajectory.get()
-    if current is not None:
-        current.in_turn = False
-
-
-def attempt_begins(_: Call) -> None:
+def attempt_begins(call: Call) -> None:
     """One attempt goes to some replica."""
-    current = identity.trajectory.get()
-    if current is not None:
-        current.begin_attempt()
+    call.state = identity.begin_attempt()
+
+
+def turn_ends(call: Call) -> None:
+    """The logical request that `enter` began has its whole answer."""
+    if call.state is not None:
+        identity.turn.reset(call.state)
 
 
 def install_request_id(module: ModuleType, hook: Hook) -> None:
@@ -99,7 +93,7 @@ def tagging(original: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
         engine_id = original(client, request_id)
         if engine_id == request_id or wrap.recorder() is None:
             return engine_id
-        return identity.tag(engine_id, identity.trajectory.get())
+        return identity.tag(engine_id)
 
     update_wrapper(wrapper, original)
     wrapper.__rlinsight_hooks__ = ("agent_loop.request_id",)  # type: ignore[attr-defined]
@@ -176,6 +170,7 @@ HOOKS = (
         target="LLMServerClient.generate",
         records="requests.attempt",
         enter=attempt_begins,
+        exit=turn_ends,
     ),
     Hook(
         name="agent_loop.request_id",

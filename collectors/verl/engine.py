@@ -92,6 +92,7 @@ class ReplicaGauges:
     def __post_init__(self) -> None:
         self._engines: dict[int, tuple[int, int, float]] = {}
         self._usage = Envelope(self.interval_ns)
+        self._counted: tuple[int | None, ...] = ()
 
     def update(self, rec: TraceWriter, engine: int, scheduler: Any, iteration: Any) -> None:
         """Take one record of vLLM's `SchedulerStats` and `IterationStats` (either may be None)."""
@@ -113,12 +114,17 @@ class ReplicaGauges:
         self._record_counts(rec, rec.now_ns())
 
     def _record_counts(self, rec: TraceWriter, ts_ns: int) -> None:
-        counts: dict[str, float | None] = {"preemptions": self.preemptions}
-        if self._engines:
-            counts["running_requests"] = sum(s[0] for s in self._engines.values())
-            counts["waiting_requests"] = sum(s[1] for s in self._engines.values())
-        record_changes(rec, self.lane, counts, ts_ns=ts_ns)
-        if counts.get("running_requests") == 0:
+        counted = (
+            self.preemptions,
+            sum(state[0] for state in self._engines.values()) if self._engines else None,
+            sum(state[1] for state in self._engines.values()) if self._engines else None,
+        )
+        if counted == self._counted:
+            return
+        self._counted = counted
+        names = ("preemptions", "running_requests", "waiting_requests")
+        record_changes(rec, self.lane, dict(zip(names, counted, strict=True)), ts_ns=ts_ns)
+        if counted[1] == 0:  # an idle engine reports nothing that would end the interval
             self._record_usage(rec, self._usage.drain())
 
     def _record_usage(self, rec: TraceWriter, points: list[tuple[int, float]]) -> None:

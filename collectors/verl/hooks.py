@@ -92,6 +92,10 @@ class Hook:
     the call and `exit` after it, on return and on exception. `install` replaces both for a
     target that cannot be wrapped around a call. `modes` are those in which it should fire;
     None means all.
+
+    A class that Ray exports by value takes its hooks along. Functions of a module arrive by
+    reference and share the state of the module they run in; a closure arrives as a copy with
+    copies of the globals it names, so it must name nothing but module-level functions.
     """
 
     name: str

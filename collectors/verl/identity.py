@@ -7,7 +7,7 @@ that random id: a request id is opaque to every engine, so the carrier cannot br
 
 from __future__ import annotations
 
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
 
 _MAGIC = "rli"
@@ -16,29 +16,21 @@ _SEPARATOR = "|"
 
 @dataclass
 class Trajectory:
-    """One trajectory while its agent loop runs.
-
-    `turn` counts its logical requests and `attempt` the tries of the current one, both from
-    1: an aborted attempt is tried again within the same turn.
-    """
+    """One trajectory while its agent loop runs; `turns` counts its logical requests."""
 
     sample_uid: str | None
     group_uid: str | None
     validate: bool | None
-    turn: int = 0
+    turns: int = 0
+
+
+@dataclass
+class Turn:
+    """A logical request: attempt 1, and further ones after an abort. Both count from 1."""
+
+    trajectory: Trajectory
+    number: int
     attempt: int = 0
-    in_turn: bool = False
-
-    def begin_turn(self) -> None:
-        """A new logical request begins."""
-        self.turn += 1
-        self.attempt = 0
-
-    def begin_attempt(self) -> None:
-        """One attempt begins; outside `in_turn` it is a logical request of its own."""
-        if not self.in_turn:
-            self.begin_turn()
-        self.attempt += 1
 
 
 @dataclass(frozen=True)
@@ -53,20 +45,41 @@ class RequestIdentity:
 
 #: The trajectory of the running agent-loop task.
 trajectory: ContextVar[Trajectory | None] = ContextVar("rlinsight_trajectory", default=None)
+#: The logical request under way; a context variable, as a trajectory may have several at once.
+turn: ContextVar[Turn | None] = ContextVar("rlinsight_turn", default=None)
 #: Trajectories of a group started so far within one batch: group uid -> count.
 siblings: ContextVar[dict[str, int] | None] = ContextVar("rlinsight_siblings", default=None)
 
 
-def tag(engine_id: str, current: Trajectory | None) -> str:
-    """Return `engine_id` with the identity of the trajectory in front.
+def begin_turn() -> Token[Turn | None] | None:
+    """Begin a logical request of the running trajectory; `turn.reset` of the result ends it."""
+    current = trajectory.get()
+    if current is None:
+        return None
+    current.turns += 1
+    return turn.set(Turn(current, current.turns))
+
+
+def begin_attempt() -> Token[Turn | None] | None:
+    """Begin an attempt, as a turn of its own (whose token is returned) where none is open."""
+    token = begin_turn() if turn.get() is None else None
+    current = turn.get()
+    if current is not None:
+        current.attempt += 1
+    return token
+
+
+def tag(engine_id: str) -> str:
+    """Return `engine_id` with the identity of the attempt under way in front, if one is.
 
     The random part stays last, because verl appends suffixes to it (disaggregated prefill).
     """
-    if current is None or current.sample_uid is None:
+    current = turn.get()
+    if current is None or current.trajectory.sample_uid is None:
         return engine_id
-    validate = {True: "v", False: "t", None: "?"}[current.validate]
-    parts = (_MAGIC, validate, str(current.turn), str(current.attempt), current.sample_uid)
-    return _SEPARATOR.join((*parts, engine_id))
+    validate = {True: "v", False: "t", None: "?"}[current.trajectory.validate]
+    place = (str(current.number), str(current.attempt), current.trajectory.sample_uid)
+    return _SEPARATOR.join((_MAGIC, validate, *place, engine_id))
 
 
 def parse(engine_id: str) -> RequestIdentity:

@@ -16,7 +16,6 @@ from weakref import WeakKeyDictionary
 
 from rlinsight.collectors.verl.gauges import record_changes
 from rlinsight.collectors.verl.hooks import FULLY_ASYNC, Call, Hook
-
 from rlinsight.trace.topology import Lane
 
 _MODULE = "verl.experimental.fully_async_policy.message_queue"

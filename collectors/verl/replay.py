@@ -17,7 +17,6 @@ from typing import Any
 from rlinsight.collectors.verl.gauges import record_changes
 from rlinsight.collectors.verl.hooks import V1, Call, Hook
 from rlinsight.collectors.verl.samples import sample_uid_of_key
-
 from rlinsight.trace.topology import Lane
 
 _MODULE = "verl.trainer.ppo.v1.replay_buffer"

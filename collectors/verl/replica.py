@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary
 from rlinsight.collectors.verl import engine
 from rlinsight.collectors.verl.actors import actor_name, replica_lane_id, served_model
 from rlinsight.collectors.verl.hooks import Call, Hook
-
 from rlinsight.trace.intervals import OpenSpan
 from rlinsight.trace.topology import Lane
 

@@ -20,7 +20,6 @@ from typing import Any
 from rlinsight.collectors.verl import engine, identity, replica
 from rlinsight.collectors.verl.gauges import record_changes
 from rlinsight.collectors.verl.hooks import Call, Hook
-
 from rlinsight.trace.intervals import OpenRequest
 
 _SERVER = "verl.workers.rollout.vllm_rollout.vllm_async_server"

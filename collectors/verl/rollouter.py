@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 from rlinsight.collectors.verl.gauges import record_changes
 from rlinsight.collectors.verl.hooks import FULLY_ASYNC, Call, Hook
-
 from rlinsight.trace.topology import Lane
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ def _rewards_enter(call: Call) -> None:
 
 
 def _sampled_exit(call: Call) -> None:
-    if call.error is None and call.arg(1, "partition_id") == "train":
+    if call.error is None and call.arg(0, "partition_id") == "train":
         _pending.received = [(call.end_ns or 0, None)]
 
 
@@ -166,7 +166,7 @@ HOOKS = (
     Hook(
         name="samples.v1.sampled",
         module="verl.trainer.ppo.v1.replay_buffer",
-        target="ReplayBuffer.sample",
+        target="ReplayBuffer._materialize_batch",
         records="when the trainer got its trajectories",
         exit=_sampled_exit,
         modes=V1,

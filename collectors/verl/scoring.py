@@ -13,7 +13,6 @@ from typing import Any
 from rlinsight.collectors.verl import identity
 from rlinsight.collectors.verl.actors import actor_name, worker_lane
 from rlinsight.collectors.verl.hooks import Call, Hook
-
 from rlinsight.trace.topology import Lane, LaneRole
 
 _LOOP = "verl.experimental.agent_loop.agent_loop"
@@ -35,9 +34,11 @@ def _own_lane(call: Call, prefix: str, role: LaneRole) -> str:
 
 
 def tool_begins(call: Call) -> None:
-    """A tool runs; only its name is kept."""
-    tool = getattr(call.arg(0, "tool_call"), "name", None)
-    _begin(call, "tool", _own_lane(call, "agent_loop", "other"), tool=str(tool))
+    """A tool runs. Only its name is kept, and that only if it exists: a model makes names up."""
+    name = call.arg(0, "tool_call").name
+    known = getattr(call.arg(2, "agent_data"), "_active_tools", call.obj.tools)
+    tool = name if name in known else "unknown"
+    _begin(call, "tool", _own_lane(call, "agent_loop", "other"), tool=tool)
 
 
 def score_awaited(call: Call) -> None:
@@ -67,7 +68,7 @@ HOOKS = (
         records="spans tool",
         enter=tool_begins,
         exit=span_end,
-        needs=("tool_call",),
+        needs=("tool_call", "agent_data"),
     ),
     Hook(
         name="agent_loop.score",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from rlinsight.collectors.verl.hooks import (
     COLOCATE_ASYNC,
@@ -26,6 +27,9 @@ _SEPARATE = f"{_V1}.trainer_separate_async"
 _FULLY_ASYNC = "verl.experimental.fully_async_policy"
 _ROLLOUTER = f"{_FULLY_ASYNC}.fully_async_rollouter"
 _DYNAMIC = f"{_FULLY_ASYNC}.dynamic_schedule.dynamic_resource_controller"
+
+#: On which side a colocated trainer's replicas are.
+_sides: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 def switched(call: Call, replicas: Iterable[Any], source: str, target: str, by: str) -> None:
@@ -64,18 +68,20 @@ def mode_after(call: Call) -> None:
 
 def to_trainer(call: Call) -> None:
     """A colocated trainer has its batch: the replicas gave their device back."""
-    _colocated(call, "rollout", "trainer")
+    _colocated(call, "trainer")
 
 
 def to_rollout(call: Call) -> None:
-    """A colocated trainer has updated the weights: the replicas generate again."""
-    _colocated(call, "trainer", "rollout")
+    """A colocated trainer has updated the weights: the replicas generate (again)."""
+    _colocated(call, "rollout")
 
 
-def _colocated(call: Call, source: str, target: str) -> None:
-    if call.error is None:
-        replicas = call.obj.llm_server_manager.rollout_replicas
-        switched(call, replicas, source, target, "colocated")
+def _colocated(call: Call, target: str) -> None:
+    """Mark the switch, unless the replicas are on that side (several updates in one step)."""
+    source = _sides.get(call.obj, "init")
+    if call.error is None and source != target:
+        _sides[call.obj] = target
+        switched(call, call.obj.llm_server_manager.rollout_replicas, source, target, "colocated")
 
 
 def balancer_added(call: Call) -> None:
@@ -177,6 +183,7 @@ HOOKS = (
             ),
         )
         for name, method, exit_ in (
+            ("init", "on_init_end", to_rollout),
             ("to_trainer", "on_sample_end", to_trainer),
             ("to_rollout", "on_step_end", to_rollout),
         )

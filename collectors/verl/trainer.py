@@ -10,57 +10,12 @@ from collections.abc import Callable
 
 from rlinsight.collectors.verl import topology
 from rlinsight.collectors.verl.hooks import FULLY_ASYNC, V1, Call, Hook
+from rlinsight.collectors.verl.phases import TIMER_ACTIVITY, begin_phase, end_phase
 from rlinsight.collectors.verl.position import DRIVER_LANE, position
 
 _V1_TRAINER = "verl.trainer.ppo.v1.trainer_base"
 _FULLY_ASYNC = "verl.experimental.fully_async_policy.fully_async_trainer"
-
-#: verl's timer keys, of the v1 and the fully asynchronous trainer, in the trace's vocabulary.
-TIMER_ACTIVITY = {
-    "step": "step",
-    "gen": "wait_samples",
-    "switch_wait": "wait_samples",
-    "wait_for_enough_samples": "wait_samples",
-    "reward": "reward",
-    "old_log_prob": "old_log_prob",
-    "ref": "ref_log_prob",
-    "values": "values",
-    "adv": "advantage",
-    "update_critic": "update_critic",
-    "update_actor": "update_actor",
-    "update_weights": "weight_sync",
-    "param_sync": "weight_sync",
-    "testing": "validate",
-    "save_checkpoint": "checkpoint",
-    "switch_to_rollout": "switch_to_rollout",
-    "switch_to_trainer": "switch_to_trainer",
-}
-
-
-def begin_phase(call: Call, activity: str, attrs: dict[str, object] | None = None) -> None:
-    """Open a span of the driver that `end_phase` closes; a crash leaves it open."""
-    known = {"local_step": position.local_step, **(attrs or {})}
-    span = call.rec.begin(
-        activity,
-        start_ns=call.start_ns,
-        lane=DRIVER_LANE,
-        step=position.step,
-        param_version=position.param_version,
-        attrs={key: value for key, value in known.items() if value is not None},
-    )
-    position.enter(activity)
-    call.state = (activity, span)
-
-
-def end_phase(call: Call) -> None:
-    """Close what `begin_phase` opened, noting an exception by its class."""
-    if call.state is None:
-        return
-    activity, span = call.state
-    position.leave(activity)
-    attrs = {} if call.error is None else {"error": type(call.error).__name__}
-    version = position.param_version if activity == "weight_sync" else None
-    span.end(end_ns=call.end_ns, param_version=version, attrs=attrs)
+_DYNAMIC = "verl.experimental.fully_async_policy.dynamic_schedule.dynamic_resource_controller"
 
 
 def _timer_enter(call: Call) -> None:
@@ -146,6 +101,20 @@ def _sync_enter(call: Call) -> None:
         position.leave("other:sync_with_rollouter")  # the weight sync inside is a phase itself
 
 
+def _timed(name: str, target: str, activity: str, records: str) -> Hook:
+    """Record every call of a trainer's method as a span of `activity`."""
+    v1 = name.startswith("trainer.v1.")
+    return Hook(
+        name=name,
+        module=_V1_TRAINER if v1 else _FULLY_ASYNC,
+        target=target,
+        records=records,
+        enter=_phase(activity),
+        exit=end_phase,
+        modes=V1 if v1 else FULLY_ASYNC,
+    )
+
+
 HOOKS = (
     Hook(
         name="trainer.timer",
@@ -165,23 +134,17 @@ HOOKS = (
         exit=_describe,
         modes=V1,
     ),
-    Hook(
-        name="trainer.v1.init",
-        module=_V1_TRAINER,
-        target="PPOTrainer.init",
-        records="start-up of workers, rollout servers and the first weight sync",
-        enter=_phase("init"),
-        exit=end_phase,
-        modes=V1,
+    _timed(
+        "trainer.v1.init",
+        "PPOTrainer.init",
+        "init",
+        "start-up of workers, rollout servers and the first weight sync",
     ),
-    Hook(
-        name="trainer.v1.load_prompts",
-        module=_V1_TRAINER,
-        target="PPOTrainer._next_train_batch",
-        records="reading prompts from the data loader, which no timer of verl covers",
-        enter=_phase("other:load_prompts"),
-        exit=end_phase,
-        modes=V1,
+    _timed(
+        "trainer.v1.load_prompts",
+        "PPOTrainer._next_train_batch",
+        "other:load_prompts",
+        "reading prompts from the data loader, which no timer of verl covers",
     ),
     Hook(
         name="trainer.v1.dispatch_prompts",
@@ -193,23 +156,17 @@ HOOKS = (
         modes=V1,
         needs=("batch",),
     ),
-    Hook(
-        name="trainer.v1.balance_batch",
-        module=_V1_TRAINER,
-        target="PPOTrainer._balance_batch",
-        records="balancing a batch over the ranks, which no timer of verl covers",
-        enter=_phase("other:balance_batch"),
-        exit=end_phase,
-        modes=V1,
+    _timed(
+        "trainer.v1.balance_batch",
+        "PPOTrainer._balance_batch",
+        "other:balance_batch",
+        "balancing a batch over the ranks, which no timer of verl covers",
     ),
-    Hook(
-        name="trainer.v1.metrics",
-        module=_V1_TRAINER,
-        target="PPOTrainer._compute_metrics",
-        records="computing the metrics of a step, which no timer of verl covers",
-        enter=_phase("other:compute_metrics"),
-        exit=end_phase,
-        modes=V1,
+    _timed(
+        "trainer.v1.metrics",
+        "PPOTrainer._compute_metrics",
+        "other:compute_metrics",
+        "computing the metrics of a step, which no timer of verl covers",
     ),
     Hook(
         name="trainer.v1.validate",
@@ -237,14 +194,32 @@ HOOKS = (
         exit=_describe,
         modes=FULLY_ASYNC,
     ),
-    Hook(
-        name="trainer.fully_async.init",
-        module=_FULLY_ASYNC,
-        target="FullyAsyncTrainer.init_workers",
-        records="start-up of the training workers",
-        enter=_phase("init"),
-        exit=end_phase,
-        modes=FULLY_ASYNC,
+    _timed(
+        "trainer.fully_async.init",
+        "FullyAsyncTrainer.init_workers",
+        "init",
+        "start-up of the training workers",
+    ),
+    _timed(
+        "trainer.fully_async.connect",
+        "FullyAsyncTrainer.set_rollouter",
+        "init",
+        "start-up: connecting to the rollouter, putting hybrid replicas to sleep",
+    ),
+    *(
+        Hook(
+            name=f"trainer.fully_async.{method}",
+            module=_DYNAMIC,
+            target=f"DynamicResourceController.{method}_hybrid_replicas",
+            records=f"lent trainer devices: span {activity}",
+            enter=_phase(activity),
+            exit=end_phase,
+            modes=FULLY_ASYNC,
+        )
+        for method, activity in (
+            ("activate", "switch_to_rollout"),
+            ("deactivate", "switch_to_trainer"),
+        )
     ),
     Hook(
         name="trainer.fully_async.sync",

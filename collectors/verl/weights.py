@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlinsight.collectors.verl.hooks import Call, Hook
+from rlinsight.collectors.verl.phases import begin_phase, end_phase
 from rlinsight.collectors.verl.position import DRIVER_LANE, position
-from rlinsight.collectors.verl.trainer import begin_phase, end_phase
 from rlinsight.trace.intervals import OpenSpan
 
 _BASE = "verl.checkpoint_engine.base"

@@ -7,50 +7,33 @@ so far, and `memory_peak_rose` says whether it was reached in this call.
 
 from __future__ import annotations
 
-import resource
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 from rlinsight.collectors.verl import topology
 from rlinsight.collectors.verl.hooks import FULLY_ASYNC, SEPARATE_ASYNC, Call, Hook
-from rlinsight.trace.intervals import OpenSpan
+from rlinsight.collectors.verl.rank import (
+    Job,
+    allocator_bytes,
+    begin_job,
+    end_job,
+    host_peak_bytes,
+    peak_bytes,
+    rank,
+    token_count,
+)
 
 _WORKERS = "verl.workers.engine_workers"
 
 
-@dataclass
-class _Job:
-    """One call of a rank's method while it runs."""
-
-    span: OpenSpan
-    lane: str
-    peak_bytes: int | None
-    micro_tokens: list[int] = field(default_factory=list)
-    sequences: int = 0
-
-
-@dataclass
-class _Rank:
-    """What the hooks of this process know of its rank."""
-
-    lane: str | None = None
-    version: int | None = None
-    jobs: list[_Job] = field(default_factory=list)
-
-
-_rank = _Rank()
-
-
 def _created(call: Call) -> None:
     """The worker exists: declare its lane and device. A critic of its own gets its own lane."""
-    if call.error is not None or _rank.lane is not None:
+    if call.error is not None or rank.lane is not None:
         return
     role = getattr(call.obj, "role", "critic")
     part = "" if "actor" in role or "rollout" in role else f"{role}/"
-    _rank.lane = f"trainer/{part}rank{call.obj.rank}"
-    topology.declare_rank(call.rec, _rank.lane, call.obj.rank)
+    rank.lane = f"trainer/{part}rank{call.obj.rank}"
+    topology.declare_rank(call.rec, rank.lane, call.obj.rank)
 
 
 def _created_alone(call: Call) -> None:
@@ -65,46 +48,22 @@ def _is_critic(worker: Any) -> bool:
 
 def _job(activity: str) -> Callable[[Call], None]:
     def enter(call: Call) -> None:
-        _begin(call, activity, {})
+        begin_job(call, activity)
 
     return enter
 
 
-def _begin(call: Call, activity: str, attrs: dict[str, object], version: int | None = None) -> None:
-    lane = _rank.lane or call.rec.lane
-    span = call.rec.begin(
-        activity,
-        start_ns=call.start_ns,
-        lane=lane,
-        param_version=_rank.version if version is None else version,
-        attrs=attrs,
-    )
-    call.state = _Job(span, lane, _peak_bytes())
-    _rank.jobs.append(call.state)
-
-
-def _end(call: Call) -> None:
-    job: _Job | None = call.state
-    if job is None:
-        return
-    _rank.jobs.remove(job)
-    attrs = {**_micro_batch_attrs(job), **_memory_attrs(job)}
-    if call.error is not None:
-        attrs["error"] = type(call.error).__name__
-    job.span.end(end_ns=call.end_ns, attrs=attrs)
-
-
 def _end_update(call: Call) -> None:
-    _end(call)
-    job: _Job | None = call.state
+    end_job(call)
+    job: Job | None = call.state
     if job is None or call.error is not None:
         return
     values = {
         "micro_batch_tokens_max": max(job.micro_tokens, default=None),
-        "device_memory_allocated_bytes": _allocator("memory_allocated"),
-        "device_memory_peak_bytes": _peak_bytes(),
-        "device_memory_reserved_peak_bytes": _allocator("max_memory_reserved"),
-        "host_memory_peak_bytes": _host_peak_bytes(),
+        "device_memory_allocated_bytes": allocator_bytes("memory_allocated"),
+        "device_memory_peak_bytes": peak_bytes(),
+        "device_memory_reserved_peak_bytes": allocator_bytes("max_memory_reserved"),
+        "host_memory_peak_bytes": host_peak_bytes(),
     }
     for name, value in values.items():
         if value is not None:
@@ -114,7 +73,7 @@ def _end_update(call: Call) -> None:
 def _log_prob_enter(call: Call) -> None:
     # With LoRA the reference policy is the actor without its adapter.
     bare = _setting(call.arg(0, "data"), "no_lora_adapter")
-    _begin(call, "ref_log_prob" if bare else "old_log_prob", {})
+    begin_job(call, "ref_log_prob" if bare else "old_log_prob")
 
 
 def _setting(data: Any, key: str) -> Any:
@@ -130,86 +89,32 @@ def _critic_only(activity: str) -> Callable[[Call], None]:
 
     def enter(call: Call) -> None:
         if _is_critic(call.obj):
-            _begin(call, activity, {})
+            begin_job(call, activity)
 
     return enter
 
 
 def _weights_enter(call: Call) -> None:
     version = call.arg(0, "global_steps")
-    _begin(call, "weight_sync", {"backend": call.arg(1, "mode", "auto")}, version)
+    begin_job(call, "weight_sync", {"backend": call.arg(1, "mode", "auto")}, version)
 
 
 def _weights_exit(call: Call) -> None:
-    _end(call)
+    end_job(call)
     version = call.arg(0, "global_steps")
     if call.error is None and version is not None:
-        _rank.version = int(version)
+        rank.version = int(version)
 
 
 def _micro_batches_exit(call: Call) -> None:
-    if call.error is not None or not _rank.jobs:
+    if call.error is not None or not rank.jobs:
         return
-    job = _rank.jobs[-1]
+    job = rank.jobs[-1]
     for micro_batch in call.result[0]:
         job.sequences += len(micro_batch)
         tokens = token_count(micro_batch)
         if tokens is not None:
             job.micro_tokens.append(tokens)
-
-
-def token_count(micro_batch: Any) -> int | None:
-    """Return the tokens of a micro-batch without padding, None where that is not known.
-
-    Read from shapes and from host tensors only: a hook must not make the device wait.
-    """
-    if "input_ids" in micro_batch.keys():  # noqa: SIM118 - a TensorDict has no `in`
-        input_ids = micro_batch["input_ids"]
-        if getattr(input_ids, "is_nested", False):
-            return int(input_ids.values().shape[0])
-    if "attention_mask" in micro_batch.keys():  # noqa: SIM118
-        mask = micro_batch["attention_mask"]
-        if mask.device.type == "cpu" and not mask.is_nested:
-            return int(mask.sum())
-    return None
-
-
-def _micro_batch_attrs(job: _Job) -> dict[str, object]:
-    tokens: Sequence[int] = job.micro_tokens
-    if not tokens:
-        return {}
-    return {
-        "sequences": job.sequences,
-        "micro_batches": len(tokens),
-        "micro_batch_tokens_min": min(tokens),
-        "micro_batch_tokens_mean": sum(tokens) / len(tokens),
-        "micro_batch_tokens_max": max(tokens),
-        "tokens": sum(tokens),
-    }
-
-
-def _memory_attrs(job: _Job) -> dict[str, object]:
-    peak = _peak_bytes()
-    if peak is None or job.peak_bytes is None:
-        return {}
-    return {"memory_peak_bytes": peak, "memory_peak_rose": peak > job.peak_bytes}
-
-
-def _peak_bytes() -> int | None:
-    return _allocator("max_memory_allocated")
-
-
-def _allocator(name: str) -> int | None:
-    """Return a figure of the accelerator's allocator in bytes, None without accelerator."""
-    device = sys.modules.get("verl.utils.device")
-    if device is None or device.get_device_name() not in ("cuda", "npu"):
-        return None
-    return int(getattr(device.get_torch_device(), name)())
-
-
-def _host_peak_bytes() -> int:
-    unit = 1 if sys.platform == "darwin" else 1024  # Linux counts in KiB
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _rank_hook(name: str, target: str, activity: str, records: str) -> Hook:
@@ -219,7 +124,7 @@ def _rank_hook(name: str, target: str, activity: str, records: str) -> Hook:
         target=target,
         records=records,
         enter=_job(activity),
-        exit=_end,
+        exit=end_job,
     )
 
 
@@ -255,7 +160,7 @@ HOOKS = (
         target="ActorRolloutRefWorker.compute_log_prob",
         records="old log-probabilities on a rank, or the reference's under LoRA",
         enter=_log_prob_enter,
-        exit=_end,
+        exit=end_job,
         needs=("data",),
     ),
     _rank_hook(
@@ -278,7 +183,7 @@ HOOKS = (
         target="TrainingWorker.infer_batch",
         records="the critic's values on a rank",
         enter=_critic_only("values"),
-        exit=_end,
+        exit=end_job,
     ),
     Hook(
         name="workers.weight_sync",
@@ -309,7 +214,7 @@ HOOKS = (
             target=f"DetachActorWorker.{method}",
             records=f"{method} on a rank, part of recomputing old log-probabilities",
             enter=_job(f"other:{method}"),
-            exit=_end,
+            exit=end_job,
             modes=SEPARATE_ASYNC | FULLY_ASYNC,
         )
         for method in ("save_model_to_cpu", "restore_model_from_cpu")

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rlinsight.collectors.verl.hooks import Call, Hook, HookSkipped
+from rlinsight.trace.recorder import current
 
 if TYPE_CHECKING:
     from rlinsight.trace.writer import TraceWriter
@@ -196,8 +197,6 @@ def _async_generator(
 def recorder() -> TraceWriter | None:
     """Return this process's recorder, None when recording is off or cannot be started."""
     try:
-        from rlinsight.trace.recorder import current
-
         return current()
     except Exception as error:
         _log.debug("rlinsight: no recorder: %r", error)

@@ -87,7 +87,9 @@ def _rate(value: float | None, unit: str) -> str:
 
 
 def _pools(report: Report) -> Table:
-    table = Table("pool", "device-seconds", "useful", "overhead", "idle", title="Where the time went")
+    table = Table(
+        "pool", "device-seconds", "useful", "overhead", "idle", title="Where the time went"
+    )
     table.add_column("verl's own figure")
     for name, pool in report.pools.items():
         table.add_row(
@@ -99,7 +101,7 @@ def _pools(report: Report) -> Table:
             ),
             percent(pool.idle_ratio),
             "\n".join(
-                f"{figure.key} = {percent(figure.value)}" for figure in pool.framework_idle_ratio
+                f"{figure.key} = {percent(figure.value)}" for figure in pool.framework_figures
             )
             or "-",
         )
@@ -170,7 +172,9 @@ def _trust(report: Report) -> Text:
         f" {percent(trust.unattributed_ratio)}; time inside hooks"
         f" {seconds(trust.hook_seconds)} ({_share_text(trust.hook_share)} of the wall time)"
     ]
-    lines += [f"            skipped hook {name}: {why}" for name, why in trust.hooks_skipped.items()]
+    lines += [
+        f"            skipped hook {name}: {why}" for name, why in trust.hooks_skipped.items()
+    ]
     lines += [f"            hook {name} failed {n} times" for name, n in trust.hook_errors.items()]
     lines += [f"            dropped rows, {table}: {n}" for table, n in trust.dropped_rows.items()]
     lines += [f"            not read, {path}: {why}" for path, why in trust.skipped_files.items()]

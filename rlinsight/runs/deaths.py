@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,24 +14,26 @@ from rlinsight.trace.writer import node_name
 
 #: A child of a recording process that lived this long is part of the engine, not a helper.
 _LASTING_S: Final = 10.0
+#: Deaths seen this close together may have one cause.
+_TOGETHER_NS: Final = 1_000_000_000
 #: Two processes that die at once may differ by this much in their last sign of life.
 _HEARTBEAT_NS: Final = 600_000_000
-#: Deaths seen this close together may have one cause.
-_TOGETHER_S: Final = 1.0
 #: A recorder of another node is given up after this long without a sign of life.
-_SILENT_S: Final = 30.0
+_SILENT_NS: Final = 30_000_000_000
+#: A death is news only if the run still goes on so much later; a run that ends takes all along.
+_NEWS_AFTER_NS: Final = 3_000_000_000
 
 
 @dataclass(frozen=True)
 class Death:
-    """A process that went away without ending its recording."""
+    """A process that went away without ending its recording. Times in ns since the epoch."""
 
     lanes: tuple[str, ...]
     node: str
     pid: int
     what: str
-    heard_ns: int  # its last sign of life, ns since the epoch
-    seen_at: float  # when it was found gone, on the monotonic clock
+    heard_ns: int  # its last sign of life
+    seen_ns: int  # when it was found gone
 
     def sentence(self, last_events: Mapping[str, Event], now_ns: int) -> str:
         """Say who died, and what was the last thing recorded of it."""
@@ -39,7 +41,7 @@ class Death:
         last = [last_events[lane] for lane in self.lanes if lane in last_events]
         newest = max(last, key=lambda event: event.at_ns, default=None)
         ending = f"; last event: {newest.sentence(now_ns)}" if newest else ""
-        return f"{lanes}: {self.what} {self.pid} on {self.node} died{ending}"
+        return f"{lanes}: {self.what} (pid {self.pid} on {self.node}) died{ending}"
 
 
 class DeathWatch:
@@ -47,68 +49,96 @@ class DeathWatch:
 
     def __init__(self) -> None:
         self.deaths: list[Death] = []
+        self._told: set[Death] = set()
         self._node = node_name()
+        self._names: dict[int, str] = {}
         self._known_dead: set[tuple[str, int, int]] = set()
-        self._children: dict[processes.Process, float] = {}
+        self._children: dict[processes.Process, int] = {}
 
-    def look(self, recorders: Iterable[Recorder]) -> list[Death]:
-        """Return the recorders that have died since the last look."""
-        now, found = time.monotonic(), []
+    def look(self, recorders: Sequence[Recorder]) -> None:
+        """Note the recorders that have died since the last look. Cheap: ask once per pid."""
+        now_ns, owners = time.time_ns(), _owners(recorders)
         for recorder in recorders:
             if recorder.ended_ns is not None or recorder.key in self._known_dead:
                 continue
-            if self._is_gone(recorder):
+            if self._is_gone(recorder, now_ns):
                 self._known_dead.add(recorder.key)
-                found.append(_death(recorder, recorder.pid, "process", recorder.flushed_ns, now))
-        self.deaths += found
-        return found
+                what = self._names.get(recorder.pid, "a recording process")
+                lanes = _lanes(recorder, owners)
+                self.deaths.append(
+                    Death(lanes, recorder.node, recorder.pid, what, recorder.flushed_ns, now_ns)
+                )
 
     def look_at_children(
-        self, alive: set[processes.Process], recorders: Iterable[Recorder]
-    ) -> list[Death]:
-        """Return lasting children of recording processes that died before their parent."""
-        now = time.monotonic()
+        self, alive: set[processes.Process], recorders: Sequence[Recorder]
+    ) -> None:
+        """Note lasting children of recording processes that died before their parent."""
+        now_ns, owners = time.time_ns(), _owners(recorders)
         by_pid = {r.pid: r for r in recorders if r.node == self._node and r.ended_ns is None}
         living = {process.pid for process in alive}
-        found = []
-        for child, since in list(self._children.items()):
+        for child, since_ns in list(self._children.items()):
             if child in alive:
                 continue
             del self._children[child]
             parent = by_pid.get(child.parent)
-            if parent and child.parent in living and now - since >= _LASTING_S:
-                what = f"its engine process {child.name}"
-                found.append(_death(parent, child.pid, what, time.time_ns(), now))
+            if parent and child.parent in living and now_ns - since_ns >= _LASTING_S * 1e9:
+                what = f"its child process {child.name}"
+                lanes = _lanes(parent, owners)
+                self.deaths.append(Death(lanes, parent.node, child.pid, what, now_ns, now_ns))
         for process in alive:
             if process.parent in by_pid and process.pid not in by_pid:
-                self._children.setdefault(process, now)
-        self.deaths += found
-        return found
+                self._children.setdefault(process, now_ns)
 
-    def first(self) -> list[Death]:
+    def news(self) -> list[Death]:
+        """Return deaths that the run has survived for a while, each once."""
+        before_ns = time.time_ns() - _NEWS_AFTER_NS
+        new = [d for d in self.deaths if d.seen_ns <= before_ns and d not in self._told]
+        self._told.update(new)
+        return new
+
+    def first(self, shutdown_ns: int | None = None) -> list[Death]:
         """Return the deaths that came first; later ones are their consequences.
 
-        Where several were found gone together, those that were silent the longest came first:
-        a recorder gives a sign of life every half second.
+        What died after `shutdown_ns`, when the program began to end by itself, was ended by
+        it. Where several were found gone together, those that were silent the longest came
+        first: a recorder gives a sign of life every half second.
         """
-        if not self.deaths:
+        candidates = [d for d in self.deaths if shutdown_ns is None or d.seen_ns < shutdown_ns]
+        if not candidates:
             return []
-        begin = min(death.seen_at for death in self.deaths)
-        together = [death for death in self.deaths if death.seen_at - begin < _TOGETHER_S]
+        begin_ns = min(death.seen_ns for death in candidates)
+        together = [d for d in candidates if d.seen_ns - begin_ns < _TOGETHER_NS]
         silent_ns = min(death.heard_ns for death in together) + _HEARTBEAT_NS
         return [death for death in together if death.heard_ns <= silent_ns]
 
-    def _is_gone(self, recorder: Recorder) -> bool:
-        if recorder.node == self._node:
-            found = processes.find(recorder.pid)
-            return found is None or not processes.is_alive(found)
-        return time.time() - recorder.flushed_ns / 1e9 > _SILENT_S
+    def _is_gone(self, recorder: Recorder, now_ns: int) -> bool:
+        if recorder.node != self._node:
+            return now_ns - recorder.flushed_ns > _SILENT_NS
+        found = processes.find(recorder.pid)
+        if found is None or not processes.is_alive(found):
+            return True
+        self._names[recorder.pid] = found.name
+        return False
 
 
-def _death(recorder: Recorder, pid: int, what: str, heard_ns: int, now: float) -> Death:
-    return Death(_lanes(recorder), recorder.node, pid, what, heard_ns, now)
+def shutdown_began(recorders: Iterable[Recorder], end_ns: int) -> int | None:
+    """Return when the run's programs began to end by themselves, None if they did not.
+
+    That is when the first of them closed its recording, among those that were still recording
+    half a minute before the end.
+    """
+    recent = end_ns - _SILENT_NS
+    ended = [r.ended_ns for r in recorders if r.ended_ns is not None and r.ended_ns > recent]
+    return min(ended, default=None)
 
 
-def _lanes(recorder: Recorder) -> tuple[str, ...]:
-    own = [lane for lane in recorder.topology.lanes if lane.pid in (None, recorder.pid)]
-    return tuple(lane.id for lane in own)
+def _owners(recorders: Iterable[Recorder]) -> dict[str, int]:
+    """Return lane -> pid, for lanes that say whose they are."""
+    lanes = (lane for recorder in recorders for lane in recorder.topology.lanes)
+    return {lane.id: lane.pid for lane in lanes if lane.pid is not None}
+
+
+def _lanes(recorder: Recorder, owners: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the lanes of this process, not those that it only mentions."""
+    names = [lane.id for lane in recorder.topology.lanes]
+    return tuple(name for name in names if owners.get(name, recorder.pid) == recorder.pid)

@@ -149,8 +149,9 @@ def _analyze(prepared: Prepared, done: Finished) -> None:
 
     try:
         done.report = rlinsight.open(prepared.plan.trace).analyze()
-    except RlinsightError as error:
-        done.notes.append(f"no analysis: {error}")
+    except Exception as error:  # the training's result must not be lost to an analysis
+        reason = str(error).splitlines()[:1]
+        done.notes.append(f"no analysis: {type(error).__name__}: {''.join(reason)}")
 
 
 def _upload(prepared: Prepared, done: Finished) -> None:

@@ -6,6 +6,7 @@ Composed by Hydra from the YAML files of the installed verl, without importing v
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,10 +47,10 @@ def compose(module: str, overrides: Sequence[str]) -> Settings:
     """Return the settings of the verl entry `module` with `overrides` applied.
 
     Raises ConfigError naming every override that verl's configuration does not have, with
-    the nearest name; and MissingExtraError-like ConfigError when verl is not installed.
+    the nearest name, or that verl is not installed.
     """
     folder, name = _configuration(module)
-    base = _compose(folder, name, [])
+    base = _defaults(folder, name)
     unknown = [key for key in map(_plain_key, overrides) if key and not _has(base, key)]
     if unknown:
         raise ConfigError(_unknown_keys(unknown, sorted(_keys(base))))
@@ -69,6 +70,11 @@ def _configuration(module: str) -> tuple[Path, str]:
     if module.endswith("fully_async_main"):
         return verl / _FULLY_ASYNC_FOLDER, "fully_async_ppo_trainer"
     return verl / _TRAINER_FOLDER, "ppo_trainer"
+
+
+@functools.cache
+def _defaults(folder: Path, name: str) -> dict[str, Any]:
+    return _compose(folder, name, [])
 
 
 def _compose(folder: Path, name: str, overrides: Sequence[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from rlinsight.runs.deaths import Death, DeathWatch
+from rlinsight.runs.deaths import Death, DeathWatch, shutdown_began
 from rlinsight.runs.interrupts import Interrupts
 from rlinsight.runs.live import LiveTrace
 from rlinsight.runs.live_state import LiveState
@@ -16,6 +16,8 @@ from rlinsight.runs.processes import Process
 from rlinsight.runs.stall import StallWatch, explanation
 
 _POLL_S: Final = 0.5
+#: How exactly it is known who died first; asking whether a pid lives costs next to nothing.
+_DEATH_POLL_S: Final = 0.1
 _CHILDREN_EVERY_S: Final = 3.0
 #: Ray stops its workers for up to ten seconds, and vLLM its engine for some more.
 GRACE_S: Final = 20.0
@@ -115,25 +117,33 @@ class Supervisor:
                 outcome.explanation = self._explanation()
                 code = self._end(interrupts)
                 break
-            interrupts.wait(_POLL_S)
+            self._wait(interrupts)
         outcome.exit_code = code
-        self._deaths.look(self.live.state.processes)
+        ended_ns = time.time_ns()
         self._clear_away(interrupts)
         self.live.poll()
-        outcome.deaths = self._deaths.first() if code != 0 or outcome.stalled else []
+        if code != 0 or outcome.stalled:
+            shutdown_ns = shutdown_began(self.live.state.processes, ended_ns)
+            outcome.deaths = self._deaths.first(shutdown_ns)
         outcome.wall_s = time.monotonic() - began
         return outcome
+
+    def _wait(self, interrupts: Interrupts) -> None:
+        """Sleep until the next look, but notice deaths, signals and the end sooner."""
+        until = time.monotonic() + _POLL_S
+        while time.monotonic() < until and not interrupts.count and self.running.poll() is None:
+            self._deaths.look(self.live.state.processes)
+            interrupts.wait(_DEATH_POLL_S)
 
     def _look(self) -> None:
         self._stall.note(self.live.poll())
         state = self.live.state
-        new = self._deaths.look(state.processes)
         if time.monotonic() - self._looked_at_children >= _CHILDREN_EVERY_S:
             self._looked_at_children = time.monotonic()
-            new += self._deaths.look_at_children(self.running.rest(), state.processes)
+            self._deaths.look_at_children(self.running.rest(), state.processes)
         self.display.update(state)
         now_ns = time.time_ns()
-        if new:
+        if new := self._deaths.news():
             self.display.say([death.sentence(state.last_events, now_ns) for death in new])
         if self._stall.quiet_s() >= self.stall_report_s and not self._stall.is_reported:
             self._stall.is_reported = True

@@ -11,13 +11,14 @@ import errno
 import os
 import shutil
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from rlinsight.errors import TraceError
+from rlinsight.trace.compact_report import CompactReport, TableReport
 from rlinsight.trace.compacted import SOURCES_KEY, Source, tail_digest
 from rlinsight.trace.compacted_writer import CompactedWriter
 from rlinsight.trace.external_sort import sort_into, survey
@@ -35,43 +36,6 @@ BATCH_ROWS: Final = 1 << 15
 
 #: Rows held in memory, in bytes; the peak of the process is about four times that.
 MEMORY_BYTES: Final = 256 << 20
-
-
-@dataclass(frozen=True)
-class TableReport:
-    """One table: rows before (open and partial rows counted) and after, bytes on disk."""
-
-    rows_in: int
-    rows: int
-    bytes_in: int
-    bytes: int
-
-    @property
-    def bytes_per_row(self) -> float | None:
-        """Bytes on disk per row after compaction, None without rows."""
-        return self.bytes / self.rows if self.rows else None
-
-
-@dataclass(frozen=True)
-class CompactReport:
-    """What a compaction did. `kept` are live files left in place, with the reason."""
-
-    path: str
-    tables: dict[TableName, TableReport]
-    skipped: tuple[Skipped, ...]
-    kept: tuple[Skipped, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "path": self.path,
-            "tables": {
-                name: asdict(table) | {"bytes_per_row": table.bytes_per_row}
-                for name, table in self.tables.items()
-            },
-            "skipped": [asdict(item) for item in self.skipped],
-            "kept": [asdict(item) for item in self.kept],
-        }
 
 
 def compact(

@@ -70,8 +70,8 @@ def survey(name: TableName, parts: Sequence[Part], memory_bytes: int) -> Survey:
     for table in _labelled(parts):
         found.rows += table.num_rows
         found.bytes += table.nbytes
-        sampled = start_times(name, table).to_pylist()[::_SAMPLED_EVERY]
-        found.times.extend(time for time in sampled if time is not None)
+        every = pa.array(range(0, table.num_rows, _SAMPLED_EVERY), pa.int64())
+        found.times.extend(start_times(name, table).take(every).drop_null().to_pylist())
         for column, values in seen.items():
             for chunk in table.column(column).chunks:
                 values.update(dict.fromkeys(chunk.dictionary.drop_null().to_pylist()))

@@ -49,6 +49,12 @@ class Process:
         """What tells processes apart: pids are reused, start times are not."""
         return (self.node, self.pid, self.started_ns)
 
+    @property
+    def own_lanes(self) -> tuple[str, ...]:
+        """The lanes this process declared for itself, not for another process."""
+        lanes = (lane for lane in self.topology.lanes if lane.pid in (None, self.pid))
+        return tuple(lane.id for lane in lanes)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, as the process file has it."""
         return {

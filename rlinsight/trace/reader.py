@@ -19,7 +19,7 @@ from rlinsight.trace.sources import Skipped
 if TYPE_CHECKING:
     import polars as pl
 
-    from rlinsight.analyzers import Report
+    from rlinsight.analyzers.result import Report
     from rlinsight.trace.process import Process
     from rlinsight.trace.topology import Topology
 

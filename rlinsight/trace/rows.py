@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rlinsight.trace.frames import key_frame
-from rlinsight.trace.schema import TableName
+from rlinsight.trace.schema import END_COLUMN, TIME_COLUMN, TableName
 
 if TYPE_CHECKING:
     import polars as pl
@@ -123,13 +123,12 @@ def start_times(name: TableName, table: pa.Table | pa.RecordBatch) -> Any:
     """Return when each row begins, in ns: a sample is placed by its production if known."""
     if name == "samples":
         return pc.coalesce(table.column("produced_ns"), table.column("consumed_ns"))
-    column = {"spans": "start_ns", "requests": "submit_ns"}.get(name, "ts_ns")
-    return table.column(column)
+    return table.column(TIME_COLUMN[name])
 
 
 def end_times(name: TableName, table: pa.Table | pa.RecordBatch) -> Any:
     """Return when each row ends, in ns; null where it is open. A point ends as it begins."""
-    column = {"spans": "end_ns", "requests": "end_ns", "samples": "consumed_ns"}.get(name)
+    column = END_COLUMN.get(name)
     return start_times(name, table) if column is None else table.column(column)
 
 

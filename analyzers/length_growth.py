@@ -1,0 +1,198 @@
+"""Whether steps become slower because responses become longer.
+
+Problem: late steps several times as long as early ones are taken for a regression or for an
+imbalance between ranks, when the policy has simply learned to write more
+(verl-project/verl#1224: 25 s grew to 118.5 s with ranks balanced to 0.1 %).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from scipy.stats import t as student
+
+Floats = npt.NDArray[np.float64]
+GrowthVerdict = Literal["steady", "length_growth", "dp_imbalance", "slower_per_token", "unknown"]
+
+#: Late steps that are at most this much longer than early ones need no explanation.
+_STEADY: Final = 1.10
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A straight line through the mean response length of each step, with its 95 % interval.
+
+    `change_share` is the rise of the line over the run relative to its start. `p_value` is
+    that of a slope of 0; steps resemble their neighbours, so it is worked out for as many
+    independent steps as the residuals' lag-1 autocorrelation leaves (`effective_steps`).
+    """
+
+    steps: int
+    effective_steps: float
+    slope_tokens_per_step: float
+    low: float | None
+    high: float | None
+    p_value: float | None
+    change_share: float | None
+
+    @property
+    def significant(self) -> bool | None:
+        """Whether a slope of 0 can be ruled out at 5 %; None with too few steps."""
+        return None if self.p_value is None else self.p_value < 0.05
+
+
+@dataclass(frozen=True)
+class StepGrowth:
+    """How the last third of the steps compares with the first, and which factor explains it.
+
+    seconds_ratio = tokens_ratio x imbalance_ratio x pace_ratio: more tokens, one rank with
+    more of them than the others, and more seconds per token of the fullest rank. The verdict
+    names the largest. An imbalance that is not known is taken as unchanged.
+    """
+
+    verdict: GrowthVerdict
+    seconds_ratio: float | None
+    tokens_ratio: float | None
+    imbalance_ratio: float | None
+    pace_ratio: float | None
+
+
+@dataclass(frozen=True)
+class BalanceGain:
+    """What a change of the data-parallel balance gave; gains are shares of the time before.
+
+    `explained_share` is the part of the step's saving that training accounts for.
+    `implied_imbalance` is max / mean - 1 of the ranks' tokens before, had the change done
+    nothing but balance them perfectly.
+    """
+
+    verdict: Literal["dp_imbalance_fixed", "other_cause", "no_gain"]
+    step_gain: float
+    train_gain: float
+    explained_share: float | None
+    implied_imbalance: float
+    evidence: Literal["rank tokens", "times only"]
+
+
+def length_drift(steps: Sequence[float], mean_lengths: Sequence[float]) -> Drift | None:
+    """Return the drift of `mean_lengths` (tokens) over `steps`; None with fewer than 2 steps.
+
+    Worked example: 100, 110, 120, 130 at steps 1 to 4: slope 10 per step, p 0, change 0.3.
+    """
+    x, y = np.asarray(steps, dtype=np.float64), np.asarray(mean_lengths, dtype=np.float64)
+    if len(x) < 2 or np.ptp(x) == 0:
+        return None
+    centred = x - x.mean()
+    slope = float(centred @ y / (centred @ centred))
+    residuals = y - y.mean() - slope * centred
+    effective = _effective(residuals)
+    margin, p_value = _uncertainty(slope, residuals, centred, effective)
+    first = y.mean() + slope * (x.min() - x.mean())
+    return Drift(
+        steps=len(x),
+        effective_steps=effective,
+        slope_tokens_per_step=slope,
+        low=None if margin is None else slope - margin,
+        high=None if margin is None else slope + margin,
+        p_value=p_value,
+        change_share=float(slope * np.ptp(x) / first) if first > 0 else None,
+    )
+
+
+def _effective(residuals: Floats) -> float:
+    """Return n (1 - r) / (1 + r) for a positive lag-1 autocorrelation r, else n."""
+    n, power = len(residuals), float(residuals @ residuals)
+    if n < 4 or power <= 1e-18:
+        return float(n)
+    r = float(residuals[1:] @ residuals[:-1]) / power
+    return n * (1 - r) / (1 + r) if r > 0 else float(n)
+
+
+def _uncertainty(
+    slope: float, residuals: Floats, centred: Floats, effective: float
+) -> tuple[float | None, float | None]:
+    n, freedom = len(residuals), effective - 2
+    if freedom <= 0:
+        return None, None
+    variance = float(residuals @ residuals) / (n - 2) * n / effective
+    error = math.sqrt(variance / float(centred @ centred))
+    margin = float(student.ppf(0.975, freedom)) * error
+    if error == 0:
+        return margin, 0.0 if slope else 1.0
+    return margin, float(2 * student.sf(abs(slope) / error, freedom))
+
+
+def step_growth(steps: pl.DataFrame) -> StepGrowth:
+    """Return why late steps are longer than early ones.
+
+    `steps` has, in order, seconds, tokens (all ranks together) and dp_imbalance (max / mean
+    of the ranks' tokens - 1) of each step, null where unknown. Medians of the thirds are
+    compared. Worked example: 10 s for 1000 tokens became 40 s for 3600, balanced: seconds 4 =
+    tokens 3.6 x imbalance 1 x pace 1.11, so length_growth.
+    """
+    third = len(steps) // 3
+    if third == 0:
+        return StepGrowth("unknown", None, None, None, None)
+    early, late = steps.head(third), steps.tail(third)
+    seconds, tokens = _ratio(early, late, "seconds"), _ratio(early, late, "tokens")
+    uneven = _ratio(early, late, "dp_imbalance", plus=1.0)
+    pace = seconds / tokens / (uneven or 1.0) if seconds and tokens else None
+    return StepGrowth(_growth(seconds, tokens, uneven, pace), seconds, tokens, uneven, pace)
+
+
+def _growth(
+    seconds: float | None, tokens: float | None, uneven: float | None, pace: float | None
+) -> GrowthVerdict:
+    if seconds is None:
+        return "unknown"
+    if seconds <= _STEADY:
+        return "steady"
+    if tokens is None or pace is None:
+        return "unknown"
+    factors: dict[GrowthVerdict, float] = {
+        "length_growth": tokens,
+        "dp_imbalance": uneven or 1.0,
+        "slower_per_token": pace,
+    }
+    return max(factors, key=lambda name: factors[name])
+
+
+def _ratio(early: pl.DataFrame, late: pl.DataFrame, column: str, plus: float = 0.0) -> float | None:
+    first, last = early[column].median(), late[column].median()
+    if not isinstance(first, (int, float)) or not isinstance(last, (int, float)):
+        return None
+    return (last + plus) / (first + plus) if first + plus > 0 else None
+
+
+def balance_gain(
+    step_s: tuple[float, float],
+    train_s: tuple[float, float],
+    dp_imbalance: tuple[float, float] | None = None,
+) -> BalanceGain:
+    """Return what balancing the ranks gave, from times (before, after) in seconds.
+
+    The same work is assumed. With `dp_imbalance` (before, after) the ranks' tokens must
+    account for at least half of the change of training time, on a log scale. Worked example
+    (Tencent-Hunyuan/UniRL#45): steps 78.1 to 64.0 s, training 28.4 to 15.3 s: step gain
+    0.181, of which training explains 93 %.
+    """
+    saved = step_s[0] - step_s[1]
+    explained = (train_s[0] - train_s[1]) / saved if saved else None
+    fixed = explained is not None and explained >= 0.5
+    if dp_imbalance is not None and fixed:
+        levelled = math.log((1 + dp_imbalance[0]) / (1 + dp_imbalance[1]))
+        fixed = levelled >= 0.5 * math.log(train_s[0] / train_s[1])
+    return BalanceGain(
+        verdict="no_gain" if saved <= 0 else "dp_imbalance_fixed" if fixed else "other_cause",
+        step_gain=saved / step_s[0],
+        train_gain=1 - train_s[1] / train_s[0],
+        explained_share=explained,
+        implied_imbalance=train_s[0] / train_s[1] - 1,
+        evidence="times only" if dp_imbalance is None else "rank tokens",
+    )

@@ -1,0 +1,141 @@
+"""How many requests each replica holds over time, and when work is left to schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from rlinsight.analyzers.intervals import intersect, union
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Stretches of constant state in which a replica holds a request, by lane and time.
+
+    `lane` is the index of the lane, `busy` numbers the busy periods (from the first request
+    in flight until none is), `submits` counts submissions up to the stretch. `running`,
+    `training` (without validation) and `waiting` (inside the engine) are how many requests.
+    """
+
+    lane: Ints
+    start: Ints
+    end: Ints
+    busy: Ints
+    submits: Ints
+    running: Ints
+    training: Ints
+    waiting: Ints
+
+
+def request_levels(
+    requests: pl.DataFrame, lanes: Sequence[str], counters: pl.DataFrame | None
+) -> Levels:
+    """Return the levels of `lanes`; a request without end lasts until any request's last time.
+
+    Of `counters`, `waiting_requests` of the lanes is used.
+    """
+    events = _events(requests, lanes, _waiting(counters, lanes, horizon_ns(requests)))
+    order = np.lexsort((events["ts"], events["lane"]))
+    ts, lane = events["ts"][order], events["lane"][order]
+    solid = np.flatnonzero((lane[1:] == lane[:-1]) & (ts[1:] > ts[:-1]))
+    counts = {
+        name: np.cumsum(events[name][order])[solid] for name in ("running", "training", "waiting")
+    }
+    submits = np.cumsum(events["running"][order] > 0)[solid]
+    after = (counts["running"][:-1] == 0) | (lane[solid][1:] != lane[solid][:-1])
+    busy = np.cumsum(np.r_[True, after][: len(solid)])
+    kept = counts["running"] > 0
+    return Levels(
+        lane=lane[solid][kept],
+        start=ts[solid][kept],
+        end=ts[solid + 1][kept],
+        busy=busy[kept],
+        submits=submits[kept],
+        **{name: count[kept] for name, count in counts.items()},
+    )
+
+
+def horizon_ns(requests: pl.DataFrame) -> int:
+    """Return the last time that any request tells."""
+    last = pl.max_horizontal(pl.col("submit_ns").max(), pl.col("end_ns").max())
+    return int(requests.select(last).item())
+
+
+def work_left(
+    counters: pl.DataFrame | None, spans: pl.DataFrame | None, until_ns: int
+) -> pl.DataFrame | None:
+    """Return when prompts were left and could be handed out; None if that was not recorded.
+
+    That is when the rollouter's `pending_queue` was above 0 and the rollouter not paused: a
+    paused one hands nothing out. The last value holds until `until_ns`.
+    """
+    if counters is None:
+        return None
+    depth = counters.filter(pl.col("name") == "pending_queue")
+    if depth.is_empty():
+        return None
+    left = _above_zero(depth, until_ns)
+    if spans is None or left.is_empty():
+        return left
+    paused = spans.filter(
+        (pl.col("activity") == "paused") & pl.col("lane").is_in(depth["lane"].unique().to_list())
+    )
+    ends = pl.col("end_ns").fill_null(until_ns)
+    return _without(left, union(paused.select("start_ns", ends)))
+
+
+def _events(requests: pl.DataFrame, lanes: Sequence[str], waiting: pl.DataFrame) -> dict[str, Ints]:
+    index = {name: i for i, name in enumerate(lanes)}
+    lane = pl.col("lane").replace_strict(index, return_dtype=pl.Int64)
+    held = requests.select(
+        lane=lane,
+        start="submit_ns",
+        end=pl.col("end_ns").fill_null(horizon_ns(requests)),
+        training=pl.col("validate").ne_missing(pl.lit(value=True)).cast(pl.Int64),
+    ).filter(pl.col("start") < pl.col("end"))
+    queued = waiting.select(lane=lane, start="start_ns", end="end_ns")
+    ones, zeros = np.ones(len(held), np.int64), np.zeros(len(held), np.int64)
+    more, none = np.ones(len(queued), np.int64), np.zeros(len(queued), np.int64)
+    train = held["training"].to_numpy()
+    return {
+        "lane": np.concatenate([held["lane"], held["lane"], queued["lane"], queued["lane"]]),
+        "ts": np.concatenate([held["start"], held["end"], queued["start"], queued["end"]]),
+        "running": np.concatenate([ones, -ones, none, none]),
+        "training": np.concatenate([train, -train, none, none]),
+        "waiting": np.concatenate([zeros, zeros, more, -more]),
+    }
+
+
+def _waiting(counters: pl.DataFrame | None, lanes: Sequence[str], until_ns: int) -> pl.DataFrame:
+    """Return when requests waited inside the engine of each replica."""
+    if counters is None:
+        schema = {"start_ns": pl.Int64, "end_ns": pl.Int64, "lane": pl.String}
+        return pl.DataFrame(schema=schema)
+    of_engines = (pl.col("name") == "waiting_requests") & pl.col("lane").is_in(list(lanes))
+    return _above_zero(counters.filter(of_engines), until_ns)
+
+
+def _above_zero(gauge: pl.DataFrame, until_ns: int) -> pl.DataFrame:
+    """Return when a gauge, which holds until its next value, is above 0."""
+    until = pl.col("ts_ns").shift(-1).over("lane").fill_null(until_ns)
+    held = gauge.sort("lane", "ts_ns").select("lane", "value", start_ns="ts_ns", end_ns=until)
+    above = (pl.col("value") > 0) & (pl.col("start_ns") < pl.col("end_ns"))
+    return held.filter(above).select("start_ns", "end_ns", "lane")
+
+
+def _without(left: pl.DataFrame, paused: pl.DataFrame) -> pl.DataFrame:
+    """Cut the sorted, disjoint intervals `paused` out of `left`."""
+    first, last = left["start_ns"].min(), left["end_ns"].max()
+    gaps = pl.DataFrame(
+        {
+            "start_ns": pl.concat([pl.Series([first], dtype=pl.Int64), paused["end_ns"]]),
+            "end_ns": pl.concat([paused["start_ns"], pl.Series([last], dtype=pl.Int64)]),
+        }
+    )
+    return intersect(left, gaps)

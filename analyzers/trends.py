@@ -1,0 +1,68 @@
+"""Trends of a figure over steps, and its volatility around the trend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+VOLATILITY_WINDOW = 10
+#: Fewer steps have no trend.
+MIN_STEPS = 5
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A series over steps; `per_step` is the Theil-Sen slope, `significant` by Kendall's tau."""
+
+    steps: int
+    first: float
+    last: float
+    mean: float
+    per_step: float | None
+    significant: bool | None
+
+
+def volatility(values: pl.DataFrame, window: int = VOLATILITY_WINDOW) -> float | None:
+    """Return the mean rolling std (over `window` steps) of `value` less its trend.
+
+    Needs at least `window` steps. Worked example: 0, 2, 2, 4, 4, 6, 6, 8, 8, 10 has the
+    Theil-Sen slope 1 and residuals that alternate by 1: a volatility of 0.53.
+    """
+    series = values["value"].to_numpy()
+    if len(series) < max(window, MIN_STEPS):
+        return None
+    rest = series - _slope(series) * np.arange(len(series))
+    windows = np.lib.stride_tricks.sliding_window_view(rest, window)
+    return float(windows.std(axis=1, ddof=1).mean())
+
+
+def trend_of(values: pl.DataFrame) -> Trend | None:
+    """Return the trend of (step, value) rows in order of step; None without rows."""
+    series = values["value"].to_numpy()
+    if not len(series):
+        return None
+    enough = len(series) >= MIN_STEPS
+    return Trend(
+        steps=len(series),
+        first=float(series[0]),
+        last=float(series[-1]),
+        mean=float(series.mean()),
+        per_step=_slope(series) if enough else None,
+        significant=_is_trend(series) if enough else None,
+    )
+
+
+def _slope(series: np.ndarray) -> float:
+    from scipy.stats import theilslopes
+
+    return float(theilslopes(series, np.arange(len(series)))[0])
+
+
+def _is_trend(series: np.ndarray) -> bool:
+    from scipy.stats import kendalltau
+
+    if (series == series[0]).all():
+        return False
+    return bool(kendalltau(np.arange(len(series)), series).pvalue < 0.05)

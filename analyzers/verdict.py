@@ -1,0 +1,93 @@
+"""The verdict: what bounds the run, the largest bubble, and what it costs at most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rlinsight.analyzers.bubbles import Bubbles, CauseTotal
+from rlinsight.analyzers.result import PoolReport
+
+Bound = Literal["trainer", "rollout", "pipeline", "balanced", "unknown"]
+Confidence = Literal["high", "medium", "low"]
+
+#: Idle ratios closer than this are called equal; a share of both pools' overlap below
+#: `ALTERNATING` means that the sides take turns.
+MARGIN = 0.05
+ALTERNATING = 0.1
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`share` is of the owner's pool. `ceiling` is the relative gain in throughput, at most.
+
+    For a bubble of the trainer it is 1 / (1 - share) - 1: steps come that much faster when
+    it vanishes. For a bubble of the rollouter it is D / (D - B) - 1, with the job's device
+    time D and the bubble's B: per-device throughput when those devices are not needed.
+    """
+
+    bound: Bound
+    owner: str | None
+    cause: str | None
+    share: float | None
+    ceiling: float | None
+    confidence: Confidence
+    doubts: tuple[str, ...]
+
+
+def verdict(
+    pools: dict[str, PoolReport],
+    found: Bubbles,
+    overlap: float | None,
+    doubts: Sequence[str],
+) -> Verdict:
+    """Return the verdict; `overlap` is the share of wall time in which both pools work.
+
+    Each of `doubts` lowers the confidence one grade.
+    """
+    largest = _largest(found.totals)
+    grades: tuple[Confidence, ...] = ("high", "medium", "low")
+    return Verdict(
+        bound=bound(pools, overlap),
+        owner=largest.owner if largest else None,
+        cause=largest.cause if largest else None,
+        share=largest.share if largest else None,
+        ceiling=_ceiling(largest, pools) if largest else None,
+        confidence=grades[min(len(doubts), 2)],
+        doubts=tuple(doubts),
+    )
+
+
+def bound(pools: dict[str, PoolReport], overlap: float | None) -> Bound:
+    """Return what bounds the run.
+
+    One pool: training and generation take turns on the same devices, `pipeline`. Two pools:
+    `pipeline` when they hardly ever work at the same time; else the side that idles less is
+    the one the other waits for; `balanced` when their idle ratios differ by less than 5 points.
+
+    Worked example: trainer idle 0.60, rollouter idle 0.02 is `rollout`.
+    """
+    trainer, rollouter = pools.get("trainer"), pools.get("rollouter")
+    if trainer is None or trainer.idle_ratio is None:
+        return "unknown"
+    if rollouter is None or rollouter.idle_ratio is None:
+        return "pipeline" if "generate" in trainer.ledger else "unknown"
+    if overlap is not None and overlap < ALTERNATING:
+        return "pipeline"
+    difference = trainer.idle_ratio - rollouter.idle_ratio
+    if abs(difference) < MARGIN:
+        return "balanced"
+    return "rollout" if difference > 0 else "trainer"
+
+
+def _largest(totals: Sequence[CauseTotal]) -> CauseTotal | None:
+    return max(totals, key=lambda total: total.share, default=None)
+
+
+def _ceiling(largest: CauseTotal, pools: dict[str, PoolReport]) -> float | None:
+    if largest.owner == "trainer":
+        return 1 / (1 - largest.share) - 1 if largest.share < 1 else None
+    total = sum(pool.device_seconds for pool in pools.values())
+    rest = total - largest.device_seconds
+    return total / rest - 1 if rest > 0 else None

@@ -1,0 +1,224 @@
+"""Each cause of a bubble, on a timeline of 20 s whose answer is computed by hand."""
+
+from __future__ import annotations
+
+import pytest
+from timelines import TOPOLOGY, S, Timeline
+
+import rlinsight
+
+#: TOPOLOGY of `timelines`: trainer device n0/0, rollout device n1/0 with replica0, capacity 4.
+
+
+@pytest.fixture
+def t(tmp_path):
+    timeline = Timeline(tmp_path / "t")
+    timeline.step(1, 0, 20)
+    return timeline
+
+
+def causes(timeline: Timeline, owner: str) -> dict[str, float]:
+    totals = timeline.open().analyze().bubbles.totals
+    return {c.cause: c.device_seconds for c in totals if c.owner == owner}
+
+
+def busy_trainer(t: Timeline, *gaps: tuple[float, float]) -> None:
+    """The trainer updates over 0-20 except in `gaps`, where it waits for samples."""
+    at = 0.0
+    for start, end in gaps:
+        t.span("trainer", "update_actor", at, start)
+        t.span("trainer", "wait_samples", start, end)
+        at = end
+    t.span("trainer", "update_actor", at, 20)
+
+
+def test_wait_samples_when_nothing_else_explains_it(t):
+    busy_trainer(t, (4, 10))
+    t.gen(0, 20)
+    assert causes(t, "trainer") == {"wait_samples": 6.0}
+
+
+def test_validation_on_the_replicas_makes_the_trainer_wait(t):
+    busy_trainer(t, (4, 10))
+    t.gen(0, 5)
+    t.gen(5, 8, validate=True)
+    t.gen(8, 20)
+    assert causes(t, "trainer") == {"validation": 3.0, "wait_samples": 3.0}
+
+
+def test_validation_by_the_trainer_leaves_the_replica_without_work(t):
+    t.span("trainer", "update_actor", 0, 10)
+    t.span("trainer", "validate", 10, 16)
+    t.span("trainer", "update_actor", 16, 20)
+    t.gen(0, 11)
+    t.gen(15, 20)
+    assert causes(t, "rollouter") == {"validation": 4.0}
+
+
+@pytest.mark.parametrize("reason", ["staleness_quota", "queue_full", "drain"])
+def test_a_pause_of_the_rollouter_keeps_its_recorded_reason(t, reason):
+    busy_trainer(t)
+    t.gen(0, 10)
+    t.span("rollouter", "paused", 9, 14, attrs={"reason": reason})
+    t.gen(14, 20)
+    assert causes(t, "rollouter") == {reason: 4.0}
+
+
+def test_a_pause_without_a_reason_is_not_given_one(t):
+    busy_trainer(t)
+    t.gen(0, 10)
+    t.span("rollouter", "paused", 10, 20)
+    assert causes(t, "rollouter") == {"paused": 10.0}
+
+
+def test_a_lost_resume_is_the_part_behind_the_sync(t):
+    busy_trainer(t)
+    t.gen(0, 5)
+    t.span("rollouter", "paused", 5, 18, attrs={"reason": "staleness_quota"})
+    t.writer.marker("lost_resume", lane="rollouter", ts_ns=9 * S)
+    t.gen(18, 20)
+    assert causes(t, "rollouter") == {"staleness_quota": 4.0, "lost_resume": 9.0}
+
+
+def test_weight_sync_makes_the_other_side_wait(t):
+    t.span("trainer", "update_actor", 0, 10)
+    t.span("trainer", "weight_sync", 10, 13)
+    t.span("trainer", "wait_samples", 13, 15)
+    t.span("trainer", "update_actor", 15, 20)
+    t.gen(0, 10)
+    t.span("replica0", "weight_sync", 11, 14)  # 10-11 and the trainer's 13-14 are waits
+    t.gen(14, 20)
+    report = t.open().analyze()
+    totals = {(c.owner, c.cause): c.device_seconds for c in report.bubbles.totals}
+    assert totals == {
+        ("rollouter", "weight_sync_wait"): 1.0,
+        ("trainer", "weight_sync_wait"): 1.0,
+        ("trainer", "wait_samples"): 1.0,
+    }
+
+
+def produced(t: Timeline, times: list[float], at: float) -> None:
+    for i, time in enumerate(times):
+        t.trained(f"{at}/{i}", at, (10, 90), 1, produced_ns=round(time * S))
+
+
+def test_the_long_tail_of_a_batch(t):
+    """A batch of 8 is three quarters there at 12, and its last sample comes at 18."""
+    busy_trainer(t, (10, 18))
+    produced(t, [5, 6, 7, 8, 9, 12, 15, 18], at=18)
+    for _ in range(4):
+        t.gen(0, 12)  # all 4 slots are full until 12
+    t.gen(12, 18)  # then a single request runs
+    t.gen(18, 20)
+    assert causes(t, "trainer") == {"wait_samples": 2.0, "long_tail": 6.0}
+
+
+def test_full_replicas_are_no_long_tail(t):
+    busy_trainer(t, (10, 18))
+    produced(t, [5, 6, 7, 8, 9, 12, 15, 18], at=18)
+    for _ in range(4):
+        t.gen(0, 20)
+    assert causes(t, "trainer") == {"wait_samples": 8.0}
+
+
+def test_sleeping_until_the_next_poll(tmp_path):
+    """All samples are there at 9, the buffer polls at 8 and 10."""
+    topology = rlinsight.Topology(lanes=[rlinsight.Lane("replay_buffer", role="queue")]).merge(
+        TOPOLOGY
+    )
+    t = Timeline(tmp_path / "t", topology, mode="separate_async")
+    t.step(1, 0, 20)
+    busy_trainer(t, (4, 10))
+    produced(t, [3, 5, 7, 9], at=10)
+    for start in (4, 6, 8):
+        t.span("replay_buffer", "other:poll", start, start + 2)
+    for _ in range(4):
+        t.gen(0, 20)
+    assert causes(t, "trainer") == {"wait_samples": 5.0, "poll_interval": 1.0}
+
+
+def test_the_driver_doing_something_else(t):
+    t.span("trainer", "other:dispatch_prompts", 0, 3)
+    t.span("trainer", "update_actor", 3, 20)
+    assert causes(t, "trainer") == {"driver": 3.0}
+
+
+def test_a_silent_replica_has_no_prompts_and_an_unheard_one_is_unknown(t):
+    busy_trainer(t)
+    t.gen(0, 12)
+    assert causes(t, "rollouter") == {"no_prompts": 8.0}
+
+
+def test_without_request_records_the_cause_is_unknown(t):
+    busy_trainer(t)
+    assert causes(t, "rollouter") == {"unknown": 20.0}
+
+
+def test_a_request_parked_at_the_gate_does_not_generate(t):
+    """It arrives at 2, is let through at 6 and ends at 10."""
+    busy_trainer(t)
+    t.gen(2, 10, request_id="parked")
+    t.span("replica0", "paused", 1, 6, attrs={"reason": "weight_sync"})
+    t.writer.marker("gate_wait", lane="replica0", ts_ns=6 * S, attrs={"request_id": "parked"})
+    report = t.open().analyze()
+    assert report.pools["rollouter"].ledger == {
+        "generate": 4.0,
+        "bubble.weight_sync_wait": 5.0,
+        "bubble.no_prompts": 11.0,
+    }
+
+
+def test_hybrid_devices_are_accounted_as_what_they_did(tmp_path):
+    """The trainer's device generates 4-8 while the driver waits, and trains 8-20."""
+    topology = rlinsight.Topology(
+        devices=[rlinsight.Device("n0/0", node="n0", index=0, kind="cpu", pool="trainer")],
+        lanes=[
+            rlinsight.Lane("trainer", role="trainer"),
+            rlinsight.Lane("replica0", role="replica", devices=["n0/0"], engine_kind="hybrid"),
+        ],
+    )
+    t = Timeline(tmp_path / "t", topology, mode="colocate_async")
+    t.step(1, 0, 20)
+    busy_trainer(t, (2, 8))
+    t.gen(4, 8)
+    report = t.open().analyze()
+    assert report.pools["trainer"].ledger == {
+        "train.update_actor": 14.0,
+        "generate": 4.0,
+        "bubble.wait_samples": 2.0,
+    }
+    assert (report.run.hybrid_replicas, report.run.standalone_replicas) == (1, 0)
+
+
+def test_bubbles_have_sizes_owners_and_evidence(t):
+    busy_trainer(t, (4, 10))
+    t.span("trainer/rank0", "update_actor", 10, 14, attrs={"mini_batches": "2"})
+    t.gen(0, 20)
+    t.writer.counter("queue_depth", 7, lane="queue", ts_ns=3 * S)
+    t.writer.counter("queue_depth", 0, lane="queue", ts_ns=9 * S)
+    report = t.open().analyze()
+    (bubble,) = report.bubbles.largest
+    assert (bubble.owner, bubble.cause) == ("trainer", "wait_samples")
+    assert (bubble.start_ns, bubble.end_ns, bubble.device_seconds) == (4 * S, 10 * S, 6.0)
+    assert report.bubbles.mini_batch_s == 2.0
+    assert bubble.mini_batches == pytest.approx(3.0)
+    assert bubble.lanes == ("trainer", "trainer/rank0")
+    assert bubble.evidence == {"queue_depth": 7.0}
+    (total,) = report.bubbles.totals
+    assert (total.bubbles, total.share, total.longest_s) == (1, pytest.approx(0.3), 6.0)
+
+
+def test_two_devices_idle_together_are_one_bubble(tmp_path):
+    topology = rlinsight.Topology(
+        devices=[
+            rlinsight.Device(f"n0/{i}", node="n0", index=i, kind="cpu", pool="trainer")
+            for i in range(2)
+        ],
+        lanes=[rlinsight.Lane("trainer", role="trainer")],
+    )
+    t = Timeline(tmp_path / "t", topology)
+    t.step(1, 0, 20)
+    busy_trainer(t, (4, 10))
+    (bubble,) = t.open().analyze().bubbles.largest
+    assert bubble.device_seconds == 12.0
+    assert (bubble.end_ns - bubble.start_ns) / S == 6.0
