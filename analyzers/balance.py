@@ -68,7 +68,8 @@ def request_spread(
     if len(lanes) < 2 or window[0] >= window[1]:
         return None
     mine = requests.filter(pl.col("lane").is_in(lanes) & (pl.col("submit_ns") < window[1]))
-    areas = _areas(running_levels(mine, lanes, window))
+    levels = running_levels(mine, lanes, window)
+    areas = _areas(levels)
     total = sum(areas.values())
     if not total:
         return None
@@ -81,7 +82,7 @@ def request_spread(
         busiest=busiest,
         requests=len(mine),
         mean_in_flight=in_flight,
-        drift=_drift(mine, lanes, window, busiest),
+        drift=_drift(levels, window, busiest),
     )
 
 
@@ -98,11 +99,14 @@ def _areas(levels: pl.DataFrame) -> dict[str, int]:
     return dict(levels.group_by("lane").agg(area).iter_rows())
 
 
-def _drift(mine: pl.DataFrame, lanes: list[str], window: Window, busiest: str) -> float | None:
+def _drift(levels: pl.DataFrame, window: Window, busiest: str) -> float | None:
     third = (window[1] - window[0]) // 3
     shares = []
-    for part in ((window[0], window[0] + third), (window[1] - third, window[1])):
-        areas = _areas(running_levels(mine, lanes, part)) if third else {}
+    for start, end in ((window[0], window[0] + third), (window[1] - third, window[1])):
+        part = levels.with_columns(
+            pl.col("start_ns").clip(lower_bound=start), pl.col("end_ns").clip(upper_bound=end)
+        ).filter(pl.col("start_ns") < pl.col("end_ns"))
+        areas = _areas(part)
         total = sum(areas.values())
         shares.append(areas[busiest] / total if total else None)
     early, late = shares

@@ -151,18 +151,19 @@ def sync_settings(config: Mapping[str, Any]) -> SyncSettings:
     which is one sync cycle, so that figure is the staleness there.
     """
     if "async_training" in config:
-        staleness = "async_training.staleness_threshold"
+        staleness, default_every = "async_training.staleness_threshold", None
         every, oldest = "async_training.trigger_parameter_sync_step", None
     else:
         mode = _look_up(config, "trainer.v1.trainer_mode")
         staleness = f"trainer.v1.{mode}.num_warmup_batches"
         every = f"trainer.v1.{mode}.parameter_sync_step"
         oldest = None if mode == "sync" else "trainer.v1.sampler.max_off_policy_threshold"
+        default_every = None if mode is None else 1  # what verl takes for a mode without the key
     found = {k: _look_up(config, k) for k in (staleness, every, oldest) if k is not None}
     lag = found.get(oldest) if oldest is not None else None
     return SyncSettings(
         staleness=_number(found[staleness]),
-        sync_every=None if found[every] is None else int(found[every]),
+        sync_every=int(found[every]) if found[every] is not None else default_every,
         max_lag_versions=None if lag is None else int(lag),
         sources=tuple(key for key, value in found.items() if value is not None),
     )

@@ -98,9 +98,7 @@ def _answered_elsewhere(closed: pl.DataFrame, lane: str, since: int) -> int:
     return closed.filter((pl.col("lane") != lane) & (pl.col("submit_ns") >= since)).height
 
 
-def _alarm(
-    lane: str, since: int, count: int, answered: int, now_ns: int, limit: float
-) -> Alarm:
+def _alarm(lane: str, since: int, count: int, answered: int, now_ns: int, limit: float) -> Alarm:
     lasted = (now_ns - since) / 1e9
     told = f"`{lane}` holds {count} requests open and has answered none for {lasted:.0f} s"
     return Alarm(

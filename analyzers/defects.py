@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from rlinsight.analyzers.occupancy import attr
+
 _GLOBAL_STEP, _STEP_S = "training/global_step", "timing_s/step"
 #: Sums agree with a row within this share of it.
 _SAME = 0.01
@@ -32,10 +34,15 @@ class Defect:
 
 
 def logged(metrics: pl.DataFrame, key: str) -> pl.DataFrame:
-    """Return (step, value) of a metric, one row a step (the last logged), in order."""
+    """Return (step, value) of a metric, one row a step (the first logged), in order.
+
+    fully_async logs what is left at the end once more under the last step.
+    """
     rows = metrics.filter((pl.col("key") == key) & pl.col("step").is_not_null())
-    return rows.sort("step", "ts_ns").group_by("step", maintain_order=True).agg(
-        pl.col("value").last()
+    return (
+        rows.sort("step", "ts_ns")
+        .group_by("step", maintain_order=True)
+        .agg(pl.col("value").first())
     )
 
 
@@ -100,12 +107,12 @@ def _sums(metrics: pl.DataFrame, spans: pl.DataFrame, count: int, shift: int) ->
 
 
 def step_seconds(spans: pl.DataFrame) -> dict[int, float]:
-    """Return the duration in seconds of each numbered, closed `step`."""
+    """Return the duration in seconds of each numbered, closed `step` that did not fail."""
     steps = spans.filter(
         (pl.col("activity") == "step")
         & pl.col("end_ns").is_not_null()
         & pl.col("step").is_not_null()
-    )
+    ).filter(attr("error").is_null())
     sums = steps.group_by("step").agg(s=(pl.col("end_ns") - pl.col("start_ns")).sum() / 1e9)
     return dict(sums.iter_rows())
 
@@ -114,14 +121,17 @@ def lost_last_updates(metrics: pl.DataFrame, spans: pl.DataFrame) -> Defect | No
     """Return the defect that the last updates of a run that ended were never logged.
 
     fully_async does not log what remains in its aggregator when the last version was
-    validated. Worked example: steps 1 to 12 ended, the last row says global step 11: the
-    metrics of one update are lost.
+    validated. A step that failed, such as the last one that finds no more samples, is no
+    update.
+
+    Worked example: steps 1 to 12 ended, the last row says global step 11: the metrics of one
+    update are lost.
     """
-    rows = logged(metrics, _GLOBAL_STEP)
+    rows = metrics.filter((pl.col("key") == _GLOBAL_STEP) & pl.col("value").is_finite())
     seconds = step_seconds(spans)
     if rows.is_empty() or not seconds:
         return None
-    last_logged, last = int(rows["value"][-1]), max(seconds)
+    last_logged, last = int(rows["value"].sort()[-1]), max(seconds)
     lost = [step for step in seconds if step > last_logged]
     if not lost:
         return None

@@ -59,7 +59,10 @@ def _intervals(frame: pl.DataFrame, start: str, what: pl.Expr) -> pl.DataFrame:
 
 
 def _latest(part: pl.DataFrame) -> pl.DataFrame:
-    """Keep each lane's latest row, so that large tables need no full sort."""
-    return part.filter(pl.col("ts_ns") == pl.col("ts_ns").max().over("lane")).unique(
-        ["lane", "ts_ns", "is_open"], keep="last", maintain_order=True
+    """Keep the latest closed and the latest open row of each lane: no sort of large tables."""
+    latest = pl.col("what").get(pl.col("ts_ns").arg_max())
+    return (
+        part.group_by("lane", "is_open")
+        .agg(pl.col("ts_ns").max(), what=latest)
+        .select("lane", "ts_ns", "what", "is_open")
     )

@@ -14,6 +14,7 @@ unattributed 2.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -23,12 +24,22 @@ from rlinsight.analyzers.states import PRIORITY, UNATTRIBUTED
 
 Window = tuple[int, int]
 
+#: Columns of the segments that `sweep` returns.
+SEGMENTS: Final = {
+    "device": pl.String,
+    "state": pl.String,
+    "start_ns": pl.Int64,
+    "end_ns": pl.Int64,
+}
+
 
 def sweep(intervals: pl.DataFrame, devices: Sequence[str], window: Window) -> pl.DataFrame:
     """Return segments (device, state, start_ns, end_ns) that tile `window` on each device.
 
     `intervals` has the columns of `occupancy.occupancy`, clipped to `window`.
     """
+    if not devices:
+        return pl.DataFrame(schema=SEGMENTS)
     ends = _ends(union(intervals, ["device", "state"]), devices, window)
     mask = np.bitwise_xor.accumulate(ends["bit"].to_numpy())
     start, device = ends["ts_ns"].to_numpy(), ends["device"].to_numpy()

@@ -85,7 +85,7 @@ def metrics_only(metrics: pl.DataFrame, mode: str | None = None) -> MetricsOnly:
     mfu = _mean(metrics, "perf/mfu/actor")
     return MetricsOnly(
         mode=mode,
-        rows=len(logged(metrics, "timing_s/step")),
+        rows=len(_rows(metrics, "timing_s/step")),
         breakdown=step_breakdown(metrics, mode),
         long_tail_idle=long_tail_idle(metrics),
         dp_imbalance=imbalance,
@@ -112,13 +112,13 @@ def step_breakdown(metrics: pl.DataFrame, mode: str | None) -> Breakdown | None:
     it. The wait is known for the asynchronous modes with a rollout of their own only; in the
     others `timing_s/gen` may be generation on the trainer's own devices.
     """
-    steps = logged(metrics, "timing_s/step")
+    steps = _rows(metrics, "timing_s/step")
     total = float(steps["value"].sum())
     if steps.is_empty() or not total:
         return None
     behind = _BEHIND_STEP.get(mode or "", _BEHIND_STEP_ELSE)
     sums = {
-        phase: logged(metrics, f"timing_s/{phase}").join(steps, on="step")
+        phase: _rows(metrics, f"timing_s/{phase}").join(steps, on=["step", "ts_ns"])
         for phase in _IN_STEP
         if phase not in behind
     }
@@ -187,11 +187,7 @@ def outside_rows(metrics: pl.DataFrame, mode: str | None = None) -> OutsideRows 
     Needs real times on the rows: None where they do not increase, or with fewer than three.
     The first row's step ended before the first time and is left out.
     """
-    rows = (
-        metrics.filter(pl.col("key") == "timing_s/step")
-        .sort("step", "ts_ns")
-        .unique("step", keep="last", maintain_order=True)
-    )
+    rows = _rows(metrics, "timing_s/step")
     if len(rows) < 3 or not (rows["ts_ns"].diff().drop_nulls() > 0).all():
         return None
     wall = (rows["ts_ns"][-1] - rows["ts_ns"][0]) / 1e9
@@ -201,9 +197,17 @@ def outside_rows(metrics: pl.DataFrame, mode: str | None = None) -> OutsideRows 
     known = {
         key: float(part["value"].sum())
         for key in behind
-        if not (part := logged(metrics, f"timing_s/{key}").join(later, on="step")).is_empty()
+        if not (
+            part := _rows(metrics, f"timing_s/{key}").join(later, on=["step", "ts_ns"])
+        ).is_empty()
     }
     return OutsideRows(wall, outside, outside / wall, known)
+
+
+def _rows(metrics: pl.DataFrame, key: str) -> pl.DataFrame:
+    """Return every row (step, ts_ns, value) of a metric in order; a step may have two."""
+    rows = metrics.filter((pl.col("key") == key) & pl.col("value").is_finite())
+    return rows.sort("ts_ns", "step").select("step", "ts_ns", "value")
 
 
 def _mean(metrics: pl.DataFrame, key: str) -> float | None:

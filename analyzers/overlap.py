@@ -135,7 +135,9 @@ def outside_steps(spans: pl.DataFrame, window: Window, driver: str = "trainer") 
     )
     steps = union(mine.filter(pl.col("activity") == "step").select("start_ns", "end_ns"))
     gaps = _gaps(steps, window)
-    others = mine.filter(pl.col("activity") != "step")["activity"].unique().sort().to_list()
+    # The stages of a sync are within its span.
+    own = (pl.col("activity") != "step") & ~pl.col("activity").str.starts_with("other:weight_sync.")
+    others = mine.filter(own)["activity"].unique().sort().to_list()
     covered = {
         activity: total_ns(intersect(mine.filter(pl.col("activity") == activity), gaps)) / 1e9
         for activity in others

@@ -75,8 +75,10 @@ def periodic(
     before it, so validation behind a step counts to that step. `frequencies` are settings in
     steps (`trainer.test_freq`: 5) to name a pattern by. Empty with less than eight steps.
     """
-    ordered = steps.drop_nulls(["step", "start_ns"]).sort("start_ns").unique(
-        "step", keep="first", maintain_order=True
+    ordered = (
+        steps.drop_nulls(["step", "start_ns"])
+        .sort("start_ns")
+        .unique("step", keep="first", maintain_order=True)
     )
     if len(ordered) < 2 * MIN_OCCURRENCES + 2:
         return ()
@@ -121,9 +123,7 @@ def _strongest(values: Series, numbers: NDArray[np.int64]) -> tuple[int, int, fl
     return best if _is_significant(best[2], len(values), tried) else None
 
 
-def _explained(
-    values: Series, phases: NDArray[np.int64], period: int, total: float
-) -> Series:
+def _explained(values: Series, phases: NDArray[np.int64], period: int, total: float) -> Series:
     """Return for each phase the share of variance that two levels explain.
 
     Phases with too few occurrences, or that do not stand out, explain nothing.

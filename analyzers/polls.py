@@ -86,12 +86,16 @@ def ends_at_poll(
     Worked example: idle 0-6, ready at 4.5, sleeps 0-2, 2-4, 4-6: at a poll, cost 1.5 s.
     """
     ends = polls.select(poll_end="end_ns").drop_nulls().sort("poll_end")
-    rows = idle if "ready_ns" in idle.columns else idle.with_columns(
-        ready_ns=pl.lit(None, pl.Int64)
+    rows = (
+        idle if "ready_ns" in idle.columns else idle.with_columns(ready_ns=pl.lit(None, pl.Int64))
     )
-    joined = rows.with_row_index("row").sort("end_ns").join_asof(
-        ends, left_on="end_ns", right_on="poll_end", strategy="nearest", coalesce=False
-    ).sort("row").drop("row")
+    joined = (
+        rows.with_row_index("row")
+        .sort("end_ns")
+        .join_asof(ends, left_on="end_ns", right_on="poll_end", strategy="nearest", coalesce=False)
+        .sort("row")
+        .drop("row")
+    )
     away_ns = (pl.col("end_ns") - pl.col("poll_end")).abs()
     ready = pl.max_horizontal("ready_ns", "start_ns")
     at_poll = (away_ns <= tolerance_s * 1e9).fill_null(value=False)

@@ -50,11 +50,17 @@ def kv_pressure(counters: pl.DataFrame) -> tuple[KvPressure, ...]:
     Read from the counters `kv_cache_usage` (0 to 1), `running_requests` and `preemptions` of
     each replica. Preemptions found come first among the findings of a replica.
     """
-    gauges = counters.filter(pl.col("name").is_in(_GAUGES)).sort("lane", "ts_ns")
+    gauges = counters.filter(pl.col("name").is_in(_GAUGES))
+    high = (pl.col("name") == "kv_cache_usage") & (pl.col("value") >= HIGH)
+    preempted = (pl.col("name") == "preemptions") & (pl.col("value") > 0)
+    lanes = sorted(gauges.filter(high | preempted)["lane"].unique())
+    mine = gauges.filter(pl.col("lane").is_in(lanes)).with_columns(
+        pl.col("lane").cast(pl.Enum(lanes))
+    )
     found = []
-    for mine in gauges.partition_by("lane", maintain_order=True):
-        series = mine.filter(pl.col("name") == "kv_cache_usage")
-        row = None if series.is_empty() else _lane(mine["lane"][0], series, mine)
+    for part in mine.sort("lane", "ts_ns").partition_by("lane", maintain_order=True):
+        series = part.filter(pl.col("name") == "kv_cache_usage")
+        row = None if series.is_empty() else _lane(part["lane"][0], series, part)
         found += [row] if row is not None else []
     return tuple(found)
 

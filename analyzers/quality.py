@@ -131,9 +131,11 @@ def zero_variance_groups(samples: pl.DataFrame) -> tuple[int | None, float | Non
     Worked example: rewards (1, 1), (0, 1), (0, 0) and a single 1: three groups, 2/3 flat.
     """
     known = samples.filter(pl.col("group_uid").is_not_null() & pl.col("reward").is_not_null())
-    groups = known.group_by("group_uid").agg(
-        n=pl.len(), flat=pl.col("reward").max() == pl.col("reward").min()
-    ).filter(pl.col("n") > 1)
+    groups = (
+        known.group_by("group_uid")
+        .agg(n=pl.len(), flat=pl.col("reward").max() == pl.col("reward").min())
+        .filter(pl.col("n") > 1)
+    )
     if groups.is_empty():
         return None, None
     return len(groups), float(groups["flat"].sum() / len(groups))

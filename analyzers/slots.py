@@ -77,7 +77,8 @@ def slot_use(requests: pl.DataFrame, topology: Topology, window: Window) -> Slot
     if requests.is_empty() or window[0] >= window[1]:
         return SlotUse({}, ())
     levels = running_levels(requests, [lane.id for lane in replicas], window)
-    times = _times(levels.join(_alone_limits(replicas), on="lane", how="left"))
+    limits = _alone_limits(replicas).with_columns(pl.col("lane").cast(levels.schema["lane"]))
+    times = _times(levels.join(limits, on="lane", how="left"))
     rows = {row["lane"]: row for row in times.iter_rows(named=True)}
     width = window[1] - window[0]
     lanes = tuple(_lane_slots(lane, rows[lane.id], width) for lane in replicas)
@@ -88,33 +89,40 @@ def slot_use(requests: pl.DataFrame, topology: Topology, window: Window) -> Slot
 def running_levels(requests: pl.DataFrame, lanes: Sequence[str], window: Window) -> pl.DataFrame:
     """Return the requests in flight over time: (lane, start_ns, end_ns, running), tiling `window`.
 
-    An open request is in flight to the window's end.
+    An open request is in flight to the window's end. `lane` is an Enum of `lanes`, since names
+    are compared a few million times; neighbouring stretches may have the same count.
     """
     start, end = window
+    names = pl.Enum(list(lanes))
     inside = requests.select(
-        "lane",
+        pl.col("lane").cast(names, strict=False),
         start_ns=pl.col("submit_ns").clip(lower_bound=start),
         end_ns=pl.col("end_ns").fill_null(end).clip(upper_bound=end),
-    ).filter((pl.col("start_ns") < pl.col("end_ns")) & pl.col("lane").is_in(list(lanes)))
+    ).filter((pl.col("start_ns") < pl.col("end_ns")) & pl.col("lane").is_not_null())
     edges = pl.DataFrame(
-        [(lane, ts) for lane in lanes for ts in window],
-        schema={"lane": pl.String, "ts_ns": pl.Int64},
+        [(lane, ts, 0) for lane in lanes for ts in window],
+        schema={"lane": names, "ts_ns": pl.Int64, "change": pl.Int64},
         orient="row",
     )
     changes = pl.concat(
         [
             inside.select("lane", ts_ns="start_ns", change=pl.lit(1, pl.Int64)),
             inside.select("lane", ts_ns="end_ns", change=pl.lit(-1, pl.Int64)),
-            edges.with_columns(change=pl.lit(0, pl.Int64)),
+            edges,
         ]
+    ).sort("lane", "ts_ns")
+    # Every lane ends where it began, at 0, so one running sum serves them all.
+    return (
+        changes.select(
+            "lane",
+            start_ns="ts_ns",
+            end_ns=pl.col("ts_ns").shift(-1),
+            running=pl.col("change").cum_sum(),
+            last=pl.col("lane").to_physical() != pl.col("lane").to_physical().shift(-1),
+        )
+        .filter(~pl.col("last").fill_null(value=True) & (pl.col("start_ns") < pl.col("end_ns")))
+        .drop("last")
     )
-    steps = changes.group_by("lane", "ts_ns").agg(pl.col("change").sum()).sort("lane", "ts_ns")
-    return steps.select(
-        "lane",
-        start_ns="ts_ns",
-        end_ns=pl.col("ts_ns").shift(-1).over("lane"),
-        running=pl.col("change").cum_sum().over("lane"),
-    ).filter(pl.col("end_ns").is_not_null())
 
 
 def _alone_limits(replicas: Sequence[Lane]) -> pl.DataFrame:

@@ -24,16 +24,19 @@ def open_phases(spans: pl.DataFrame, now_ns: int, floor_s: float = FLOOR_S) -> l
 
     Worked example: update_actor usually takes 60 s; one open for 400 s exceeds 360 s.
     """
-    closed = spans.filter(pl.col("end_ns").is_not_null()).group_by("activity").agg(
-        usual_s=(pl.col("end_ns") - pl.col("start_ns")).median() / 1e9
-    )
-    still = (
+    innermost = (
         spans.filter(pl.col("end_ns").is_null() & (pl.col("start_ns") <= now_ns))
         .sort("start_ns")
         .group_by("lane", maintain_order=True)
         .last()
-        .join(closed, on="activity", how="left", maintain_order="left")
     )
+    alike = pl.col("activity").is_in(innermost["activity"].unique().to_list())
+    closed = (
+        spans.filter(alike & pl.col("end_ns").is_not_null())
+        .group_by("activity")
+        .agg(usual_s=(pl.col("end_ns") - pl.col("start_ns")).median() / 1e9)
+    )
+    still = innermost.join(closed, on="activity", how="left", maintain_order="left")
     alarms = []
     for row in still.iter_rows(named=True):
         lasted, limit = (now_ns - row["start_ns"]) / 1e9, limit_s(row["usual_s"], floor_s)

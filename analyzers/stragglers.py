@@ -153,7 +153,9 @@ def replica_speeds(
     if done.is_empty():
         return ()
     done = _with_concurrency(done, requests).with_columns(
-        kind=pl.col("lane").replace_strict(
+        kind=pl.col("lane")
+        .cast(pl.String)
+        .replace_strict(
             {lane: kind or "unknown" for lane, kind in engine_kinds.items()},
             default="unknown",
             return_dtype=pl.String,
@@ -184,11 +186,13 @@ def _with_concurrency(done: pl.DataFrame, requests: pl.DataFrame) -> pl.DataFram
         "lane", "running", from_ns="start_ns", area=(area.cum_sum() - area).over("lane")
     ).sort("from_ns")
     began = pl.coalesce("first_token_ns", "submit_ns")
-    done = done.select("lane", "response_tokens", "end_ns", began_ns=began)
+    names = levels.schema["lane"]
+    done = done.select(pl.col("lane").cast(names), "response_tokens", "end_ns", began_ns=began)
     at: list[pl.Series] = []
     done = done.with_row_index("row")
     for column in ("began_ns", "end_ns"):
-        joined = done.sort(column).join_asof(
+        times = done.select("row", "lane", column).sort(column)
+        joined = times.join_asof(
             levels, left_on=column, right_on="from_ns", by="lane", check_sortedness=False
         )
         reached = pl.col("area") + pl.col("running") * (pl.col(column) - pl.col("from_ns"))

@@ -20,14 +20,21 @@ Worked example: a sync 0-20 s with abort 0-5 (engines empty at 3), transfer 5-18
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from rlinsight.analyzers.sync_records import MEMORY, TRANSFER, Replicas, recorded_syncs
+from rlinsight.analyzers.sync_records import (
+    MEMORY,
+    TRANSFER,
+    OnReplicas,
+    on_replicas,
+    recorded_syncs,
+)
+from rlinsight.analyzers.trends import theil_sen
 from rlinsight.trace.topology import Topology
 
 STAGES = ("pause", "drain", "transfer", "memory", "resume", "other")
@@ -71,14 +78,35 @@ class SyncTrend:
 
 
 @dataclass(frozen=True)
-class SyncReport:
-    """All syncs, mean and 95th percentile per stage, and the stage that takes longest."""
+class SyncStages:
+    """The syncs over one backend: mean and 95th percentile per stage, the longest stage."""
 
-    syncs: tuple[Sync, ...]
+    syncs: int
+    total_s: float
     mean_s: dict[str, float]
     p95_s: dict[str, float]
     dominant: str | None
     trend: SyncTrend | None
+
+
+@dataclass(frozen=True)
+class SyncReport:
+    """All syncs, and their stages per backend.
+
+    Hybrid replicas are synced by another backend (`naive`) than standalone ones, and never
+    averaged with them; `main` is the backend that takes most time in all.
+    """
+
+    syncs: tuple[Sync, ...]
+    by_backend: dict[str, SyncStages]
+    main: str
+
+    @property
+    def growing(self) -> bool:
+        """Whether the syncs of some backend grow over the run."""
+        return any(
+            kind.trend is not None and kind.trend.growing for kind in self.by_backend.values()
+        )
 
 
 def syncs(spans: pl.DataFrame, markers: pl.DataFrame, topology: Topology) -> SyncReport | None:
@@ -90,20 +118,30 @@ def syncs(spans: pl.DataFrame, markers: pl.DataFrame, topology: Topology) -> Syn
     rows = recorded_syncs(spans, markers, topology)
     if not rows:
         return None
-    replicas = Replicas.read(spans, markers, topology)
-    found = tuple(_sync(row, *replicas.during(row["start_ns"], row["end_ns"])) for row in rows)
-    named = ("total", *STAGES, "stall")
+    replicas = on_replicas(rows, spans, markers, topology)
+    found = tuple(_sync(row, replicas[row["start_ns"]]) for row in rows)
+    backends = dict.fromkeys(sync.backend or "unknown" for sync in found)
+    kinds = {
+        name: _stages([sync for sync in found if (sync.backend or "unknown") == name])
+        for name in backends
+    }
+    return SyncReport(found, kinds, max(kinds, key=lambda name: kinds[name].total_s))
+
+
+def _stages(mine: Sequence[Sync]) -> SyncStages:
     values = {
-        name: [v for sync in found if (v := getattr(sync, f"{name}_s")) is not None]
-        for name in named
+        name: [v for sync in mine if (v := getattr(sync, f"{name}_s")) is not None]
+        for name in ("total", *STAGES, "stall")
     }
     mean = {name: float(np.mean(v)) for name, v in values.items() if v}
-    return SyncReport(
-        syncs=found,
+    totals = [sync.total_s for sync in mine]
+    return SyncStages(
+        syncs=len(mine),
+        total_s=sum(totals),
         mean_s=mean,
         p95_s={name: float(np.quantile(v, 0.95)) for name, v in values.items() if v},
         dominant=dominant({name: mean.get(name) for name in STAGES}),
-        trend=trend([sync.total_s for sync in found]),
+        trend=trend(totals),
     )
 
 
@@ -116,12 +154,12 @@ def dominant(stages: Mapping[str, float | None]) -> str | None:
     return max(known, key=lambda name: known[name]) if known else None
 
 
-def trend(totals_s: list[float]) -> SyncTrend | None:
+def trend(totals_s: Sequence[float]) -> SyncTrend | None:
     """Return how sync times develop, None with fewer than six after the first.
 
     Worked example (verl#4896): from seconds to 25 minutes over a run is growth.
     """
-    from scipy.stats import kendalltau, theilslopes
+    from scipy.stats import kendalltau
 
     later = np.asarray(totals_s[1:])
     if len(later) < MIN_SYNCS:
@@ -135,15 +173,13 @@ def trend(totals_s: list[float]) -> SyncTrend | None:
     return SyncTrend(
         syncs=len(later),
         growth=growth,
-        per_sync_s=float(theilslopes(later, order)[0]),
+        per_sync_s=theil_sen(later),
         p_value=p_value,
         growing=growth >= GROWTH and p_value < 0.05,
     )
 
 
-def _sync(
-    row: dict[str, Any], drain_s: float | None, stall_s: float | None, aborted: int | None
-) -> Sync:
+def _sync(row: dict[str, Any], replicas: OnReplicas) -> Sync:
     stages: dict[str, float] = row["stages"]
     total = (row["end_ns"] - row["start_ns"]) / 1e9
     abort = stages.get("abort")
@@ -151,14 +187,14 @@ def _sync(
         version=row["param_version"],
         start_ns=row["start_ns"],
         total_s=total,
-        pause_s=None if abort is None else abort - (drain_s or 0.0),
-        drain_s=drain_s if abort is not None else None,
+        pause_s=None if abort is None else abort - (replicas.drain_s or 0.0),
+        drain_s=replicas.drain_s if abort is not None else None,
         transfer_s=_sum_s(stages, TRANSFER),
         memory_s=_sum_s(stages, MEMORY),
         resume_s=stages.get("resume"),
         other_s=total - sum(stages.values()) if stages else None,
-        stall_s=stall_s,
-        aborted_requests=aborted,
+        stall_s=replicas.stall_s,
+        aborted_requests=replicas.aborted,
         backend=row["backend"],
     )
 

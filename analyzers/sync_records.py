@@ -18,33 +18,57 @@ _PREFIX = "other:weight_sync."
 
 
 @dataclass(frozen=True)
-class Replicas:
-    """Closed gates (lane, start_ns, end_ns) and emptied engines (lane, ts_ns, aborted)."""
+class OnReplicas:
+    """What one sync did to the replicas: longest drain and stall in seconds, requests aborted."""
 
-    gates: pl.DataFrame
-    emptied: pl.DataFrame
+    drain_s: float | None = None
+    stall_s: float | None = None
+    aborted: int | None = None
 
-    @classmethod
-    def read(cls, spans: pl.DataFrame, markers: pl.DataFrame, topology: Topology) -> Replicas:
-        """Take what concerns the replicas out of the records."""
-        mine = pl.col("lane").is_in([lane.id for lane in topology.replicas()])
-        aborts = markers.filter(mine & (pl.col("kind") == "abort"))
-        aborted = attr("aborted_requests").cast(pl.Int64, strict=False)
-        return cls(
-            gates=spans.filter(mine & (pl.col("activity") == "paused")).select(
-                "lane", "start_ns", "end_ns"
-            ),
-            emptied=aborts.select("lane", "ts_ns", aborted=aborted),
-        )
 
-    def during(self, start_ns: int, end_ns: int) -> tuple[float | None, float | None, int | None]:
-        """Return (longest drain in s, longest stall in s, aborted requests) of one sync."""
-        gates = self.gates.filter(pl.col("start_ns").is_between(start_ns, end_ns))
-        empty = self.emptied.filter(pl.col("ts_ns").is_between(start_ns, end_ns))
-        drained = gates.join(empty, on="lane").select(ns=pl.col("ts_ns") - pl.col("start_ns"))
-        stalled = gates.select(ns=pl.col("end_ns") - pl.col("start_ns"))
-        aborted = int(empty["aborted"].sum()) if empty["aborted"].count() else None
-        return _max_s(drained), _max_s(stalled), aborted
+def on_replicas(
+    rows: list[dict[str, Any]], spans: pl.DataFrame, markers: pl.DataFrame, topology: Topology
+) -> dict[int, OnReplicas]:
+    """Return, by the start of each of the syncs `rows`, what it did to the replicas.
+
+    A gate that closed, or an engine that was emptied, between a sync's start and end is part
+    of it.
+    """
+    bounds = pl.DataFrame(
+        [(row["start_ns"], row["end_ns"]) for row in rows],
+        schema={"sync": pl.Int64, "until": pl.Int64},
+        orient="row",
+    ).sort("sync")
+    mine = pl.col("lane").is_in([lane.id for lane in topology.replicas()])
+    paused = spans.filter(mine & (pl.col("activity") == "paused"))
+    gates = _within(paused.select("lane", "end_ns", ts_ns="start_ns"), bounds)
+    aborts = markers.filter(mine & (pl.col("kind") == "abort"))
+    aborted = attr("aborted_requests").cast(pl.Int64, strict=False)
+    emptied = _within(aborts.select("lane", "ts_ns", aborted=aborted), bounds)
+    drained = gates.join(emptied, on=["sync", "lane"]).with_columns(
+        ns=pl.col("ts_ns_right") - pl.col("ts_ns")
+    )
+    drains = _longest_s(drained.filter(pl.col("ns") >= 0))
+    stalls = _longest_s(gates.with_columns(ns=pl.col("end_ns") - pl.col("ts_ns")))
+    counts = emptied.drop_nulls("aborted").group_by("sync").agg(pl.col("aborted").sum())
+    requests = dict(counts.select("sync", "aborted").iter_rows())
+    return {
+        start: OnReplicas(drains.get(start), stalls.get(start), requests.get(start))
+        for start in bounds["sync"]
+    }
+
+
+def _within(events: pl.DataFrame, bounds: pl.DataFrame) -> pl.DataFrame:
+    """Return the events that lie within a sync, with its start as `sync`."""
+    placed = events.sort("ts_ns").join_asof(
+        bounds, left_on="ts_ns", right_on="sync", coalesce=False
+    )
+    return placed.filter(pl.col("ts_ns") <= pl.col("until"))
+
+
+def _longest_s(frame: pl.DataFrame) -> dict[int, float]:
+    longest = frame.drop_nulls("ns").group_by("sync").agg(pl.col("ns").max() / 1e9)
+    return dict(longest.select("sync", "ns").iter_rows())
 
 
 def recorded_syncs(
@@ -122,8 +146,3 @@ def _from_markers(markers: pl.DataFrame, topology: Topology) -> list[dict[str, A
         }
         for row in table.drop_nulls("total").sort("end_ns").iter_rows(named=True)
     ]
-
-
-def _max_s(frame: pl.DataFrame) -> float | None:
-    longest = frame.filter(pl.col("ns") >= 0)["ns"].max()
-    return longest / 1e9 if isinstance(longest, int) else None

@@ -123,7 +123,8 @@ def _full(levels: Levels, lanes: Sequence[str], topology: Topology | None) -> In
     declared = [topology.lane(lane) if topology else None for lane in lanes]
     unlimited = np.iinfo(np.int64).max
     capacity = np.array([(lane.capacity if lane else None) or unlimited for lane in declared])
-    return np.minimum(peak, capacity[levels.lane])
+    full: Ints = np.minimum(peak, capacity[levels.lane])
+    return full
 
 
 def _groups(ids: Ints) -> tuple[Ints, Ints]:
@@ -140,7 +141,7 @@ def _tail(levels: Levels, full: Ints, *, by_submission: bool) -> Bools:
     firsts, place = _groups(levels.busy)
     when_full = np.where(running >= full, np.arange(size), size)
     was_full = np.arange(size) > np.minimum.reduceat(when_full, firsts)[place]
-    tail = was_full & (running < full) & (levels.training > 0) & (levels.waiting == 0)
+    tail: Bools = was_full & (running < full) & (levels.training > 0) & (levels.waiting == 0)
     if by_submission:
         tail &= levels.submits == np.maximum.reduceat(levels.submits, firsts)[place]
     return tail
@@ -148,7 +149,8 @@ def _tail(levels: Levels, full: Ints, *, by_submission: bool) -> Bools:
 
 def _covered(left: pl.DataFrame, start: Ints, end: Ints) -> Ints:
     merged = union(left.select("start_ns", "end_ns"))
-    return covered_before(merged, end) - covered_before(merged, start)
+    covered: Ints = covered_before(merged, end) - covered_before(merged, start)
+    return covered
 
 
 def _totals(

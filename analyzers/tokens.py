@@ -9,8 +9,8 @@ The account is in response tokens:
 
 Generated is what the requests of training say. An aborted attempt is not lost if the next
 attempt of the same request goes on from it (partial rollout): its prompt is then longer by
-the tokens it got. If the next attempt starts over, the tokens are `discarded`. Where prompt
-lengths are not recorded, attempts are assumed to be continued and counted as such.
+the tokens it got. What the prompts of later attempts no longer hold is `discarded`. Where
+prompt lengths are not recorded, attempts are assumed to be continued and counted as such.
 The residual holds what samples carry beyond generation (tool output in the response), or what
 was cut from it; it is never spread over the others.
 
@@ -31,6 +31,8 @@ Window = tuple[int, int]
 
 #: Where a sample without a fate of its own is counted.
 _UNCONSUMED: Final = "unconsumed"
+#: Stands for the unknown prompt of a later attempt; below every length, so it survives a minimum.
+_NOT_KNOWN: Final = -1
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class TokenAccount:
 
     `source` tells whether `generated_tokens` was counted from requests or is the sum over
     samples, in which case there is nothing to check it against and `residual_tokens` is None.
-    `discarded_tokens`: of attempts that were started over. `in_flight_tokens`: of finished
-    requests whose trajectory was not complete when the recording ended. `unassigned_tokens`:
+    `discarded_tokens`: of attempts that a later one did not go on from. `in_flight_tokens`:
+    of finished requests whose trajectory was not complete when the recording ended. `unassigned_tokens`:
     of requests that name no trajectory where others do. `assumed_continued_tokens` (part of
     the others, not a term) are of aborted attempts whose continuation could not be checked.
     """
@@ -93,39 +95,41 @@ def token_account(
 
 
 def _judged(requests: pl.DataFrame) -> pl.DataFrame:
-    """Split each attempt's tokens into kept, discarded and assumed (kept, but not checked)."""
+    """Add how many of each attempt's tokens a later attempt threw away (`discarded`).
+
+    A later attempt of the request keeps of an earlier one what its prompt reaches beyond the
+    earlier one's prompt. `assumed` are the tokens for which that could not be checked.
+    """
     repeated = requests["request_id"].is_duplicated()
-    single = requests.filter(~repeated).with_columns(fate_of_attempt=pl.lit("kept"))
+    none = pl.lit(0, pl.Int64)
+    single = requests.filter(~repeated).with_columns(discarded=none, assumed=none)
+    later = pl.col("prompt_tokens").fill_null(_NOT_KNOWN).reverse().cum_min().reverse().shift(-1)
+    tokens = pl.col("response_tokens").cast(pl.Int64)
+    reached = pl.col("prompt_tokens") + tokens
+    # Of an attempt with unknown prompt or length, or one followed by an unknown prompt.
+    unclear = pl.col("later").is_not_null() & ((pl.col("later") == _NOT_KNOWN) | reached.is_null())
+    lost = (reached - pl.col("later")).clip(0, tokens).fill_null(0)
     chain = requests.filter(repeated).sort("request_id", "attempt", "submit_ns")
-    after = pl.col("request_id") == pl.col("request_id").shift(-1)
-    grown = pl.col("prompt_tokens").shift(-1) - pl.col("prompt_tokens")
-    judged = chain.with_columns(
-        fate_of_attempt=pl.when(~after.fill_null(value=False))
-        .then(pl.lit("kept"))
-        .when(grown.is_null() | pl.col("response_tokens").is_null())
-        .then(pl.lit("assumed"))
-        .when(grown >= pl.col("response_tokens"))
-        .then(pl.lit("kept"))
-        .otherwise(pl.lit("discarded"))
+    judged = chain.with_columns(later=later.over("request_id")).with_columns(
+        discarded=pl.when(unclear).then(none).otherwise(lost),
+        assumed=pl.when(unclear).then(tokens.fill_null(0)).otherwise(none),
     )
-    return pl.concat([single, judged])
+    return pl.concat([single, judged.drop("later")])
 
 
 def _per_sample(
     requests: pl.DataFrame, samples: pl.DataFrame, born: pl.DataFrame, window: Window | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return tokens per sample of `born`, and the requests in `window` that have no sample."""
-    tokens = pl.col("response_tokens")
-    state = pl.col("fate_of_attempt")
     known = requests.join(_trajectories(samples), on="sample_uid", how="semi")
     loose = requests.join(_trajectories(samples), on="sample_uid", how="anti")
     if window is not None:
         loose = loose.filter(pl.coalesce("end_ns", "submit_ns").is_between(*window))
     mine = known.join(_trajectories(born), on="sample_uid", how="semi")
     by_sample = mine.group_by("sample_uid").agg(
-        kept=tokens.filter(state != "discarded").sum(),
-        discarded=tokens.filter(state == "discarded").sum(),
-        assumed=tokens.filter(state == "assumed").sum(),
+        generated=pl.col("response_tokens").cast(pl.Int64).sum(),
+        discarded=pl.col("discarded").sum(),
+        assumed=pl.col("assumed").sum(),
         open=pl.col("end_ns").is_null().sum(),
     )
     return by_sample, loose
@@ -146,9 +150,13 @@ def _fate_tokens(born: pl.DataFrame, by_sample: pl.DataFrame) -> dict[str, int]:
         trajectory(), fate=pl.col("fate").fill_null(_UNCONSUMED), own="response_tokens"
     )
     unknown = lengths.filter(pl.col("own").is_null()).unique("sample_uid")
-    filled = unknown.join(by_sample, on="sample_uid", how="left").with_columns(own="kept")
-    both = pl.concat([lengths.filter(pl.col("own").is_not_null()), filled.select(lengths.columns)])
-    sums = both.group_by("fate").agg(pl.col("own").cast(pl.Int64).sum())
+    filled = unknown.join(by_sample, on="sample_uid", how="left").with_columns(
+        own=pl.col("generated") - pl.col("discarded")
+    )
+    known = lengths.filter(pl.col("own").is_not_null()).cast({"own": pl.Int64})
+    sums = (
+        pl.concat([known, filled.select(known.columns)]).group_by("fate").agg(pl.col("own").sum())
+    )
     return dict(sums.iter_rows())
 
 
@@ -161,12 +169,12 @@ def _from_requests(
 ) -> TokenAccount:
     named = loose.filter(pl.col("sample_uid").is_not_null())
     nameless = loose.filter(pl.col("sample_uid").is_null())
-    discarded = _sum(by_sample, "discarded") + _lost(loose)
-    generated = _sum(by_sample, "kept") + _sum(by_sample, "discarded")
-    generated += _sum(loose, "response_tokens")
-    in_flight = _sum(named, "response_tokens") - _lost(named)
+    discarded = _sum(by_sample, "discarded") + _sum(loose, "discarded")
+    generated = _sum(by_sample, "generated") + _sum(loose, "response_tokens")
+    in_flight = _sum(named, "response_tokens") - _sum(named, "discarded")
+    unassigned = _sum(nameless, "response_tokens") - _sum(nameless, "discarded")
     # Where no request names its trajectory, they are those of the samples, not besides them.
-    unassigned = _sum(nameless, "response_tokens") - _lost(nameless) if linked else 0
+    unassigned = unassigned if linked else 0
     return TokenAccount(
         source="requests",
         generated_tokens=generated,
@@ -175,8 +183,7 @@ def _from_requests(
         in_flight_tokens=in_flight,
         unassigned_tokens=unassigned,
         residual_tokens=generated - sum(fates.values()) - discarded - in_flight - unassigned,
-        assumed_continued_tokens=_sum(by_sample, "assumed")
-        + _sum(loose.filter(pl.col("fate_of_attempt") == "assumed"), "response_tokens"),
+        assumed_continued_tokens=_sum(by_sample, "assumed") + _sum(loose, "assumed"),
         open_requests=_sum(by_sample, "open") + loose["end_ns"].null_count(),
         samples_without_length=born["response_tokens"].null_count(),
     )
@@ -209,10 +216,6 @@ def _terms(fates: dict[str, int]) -> dict[str, int]:
         f"{names.get(fate, fate)}_tokens": fates.get(fate, 0)
         for fate in ("trained", *LOST_FATES, _UNCONSUMED)
     }
-
-
-def _lost(requests: pl.DataFrame) -> int:
-    return _sum(requests.filter(pl.col("fate_of_attempt") == "discarded"), "response_tokens")
 
 
 def _sum(frame: pl.DataFrame, column: str) -> int:

@@ -10,6 +10,7 @@ import polars as pl
 VOLATILITY_WINDOW = 10
 #: Fewer steps have no trend.
 MIN_STEPS = 5
+_MOST = 1000
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ def volatility(values: pl.DataFrame, window: int = VOLATILITY_WINDOW) -> float |
     series = values["value"].to_numpy()
     if len(series) < max(window, MIN_STEPS):
         return None
-    rest = series - _slope(series) * np.arange(len(series))
+    rest = series - theil_sen(series) * np.arange(len(series))
     windows = np.lib.stride_tricks.sliding_window_view(rest, window)
     return float(windows.std(axis=1, ddof=1).mean())
 
@@ -49,15 +50,22 @@ def trend_of(values: pl.DataFrame) -> Trend | None:
         first=float(series[0]),
         last=float(series[-1]),
         mean=float(series.mean()),
-        per_step=_slope(series) if enough else None,
+        per_step=theil_sen(series) if enough else None,
         significant=_is_trend(series) if enough else None,
     )
 
 
-def _slope(series: np.ndarray) -> float:
+def theil_sen(series: np.ndarray) -> float:
+    """Return the Theil-Sen slope per element: the median slope over all pairs.
+
+    Of a long series every k-th element is taken, so that there are about a million pairs at
+    most.
+    """
     from scipy.stats import theilslopes
 
-    return float(theilslopes(series, np.arange(len(series)))[0])
+    every = max(1, len(series) // _MOST)
+    thinned = series[::every]
+    return float(theilslopes(thinned, np.arange(len(thinned)))[0]) / every
 
 
 def _is_trend(series: np.ndarray) -> bool:

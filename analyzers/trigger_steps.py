@@ -20,6 +20,8 @@ from rlinsight.trace.topology import Topology
 
 Ints = npt.NDArray[np.int64]
 
+_NEVER = np.iinfo(np.int64).min
+
 
 @dataclass(frozen=True)
 class Trigger:
@@ -91,7 +93,7 @@ def _waits(spans: pl.DataFrame, topology: Topology | None) -> pl.DataFrame:
     drivers = [lane.id for lane in topology.lanes if lane.role == "trainer"] if topology else []
     if drivers:
         waits = waits.filter(pl.col("lane").is_in(drivers))
-    apart = pl.col("start_ns") > pl.col("end_ns").cum_max().shift(1, fill_value=-1)
+    apart = pl.col("start_ns") >= pl.col("end_ns").cum_max().shift(1, fill_value=-1)
     return (
         waits.sort("start_ns")
         .group_by(apart.cum_sum().alias("wait"), maintain_order=True)
@@ -109,11 +111,12 @@ def _units(samples: pl.DataFrame, requests: pl.DataFrame | None, starts: Ints) -
         samples.filter(pl.col("fate").is_in(["filtered", "aborted"]).not_().fill_null(value=True)),
         requests,
     )
-    consumed = usable["consumed_ns"].to_numpy()  # nulls become NaN, and NaN sorts behind
-    trigger = np.searchsorted(starts, consumed, side="right") - 1
-    taken = pl.Series(trigger).set(usable["consumed_ns"].is_null() | (trigger < 0), None)
+    consumed = usable["consumed_ns"].fill_null(_NEVER).to_numpy()
+    wait = pl.Series(np.searchsorted(starts, consumed, side="right") - 1, dtype=pl.Int64)
+    taken = pl.when(pl.col("wait") >= 0).then("wait")
     return (
-        usable.with_columns(trigger=taken, unit=pl.coalesce("group_uid", "sample_uid"))
+        usable.with_columns(wait=wait)
+        .with_columns(trigger=taken, unit=pl.coalesce("group_uid", "sample_uid"))
         .group_by("unit", "trigger")
         .agg(
             version=_unless_missing("version_start", pl.col("version_start").min()),

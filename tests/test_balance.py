@@ -26,9 +26,7 @@ def topology(replicas: int = 2, ranks: int = 2) -> rlinsight.Topology:
         rlinsight.Lane(f"replica{i}", role="replica", engine_kind="standalone", capacity=4)
         for i in range(replicas)
     ]
-    lanes += [
-        rlinsight.Lane(f"trainer/rank{i}", role="trainer_rank", rank=i) for i in range(ranks)
-    ]
+    lanes += [rlinsight.Lane(f"trainer/rank{i}", role="trainer_rank", rank=i) for i in range(ranks)]
     return rlinsight.Topology(devices=TOPOLOGY.devices, lanes=lanes)
 
 

@@ -71,6 +71,25 @@ def test_the_last_update_of_the_recorded_run_is_lost(t):
     assert lost_last_updates(log, spans.filter(spans["step"] < 16)) is None
 
 
+def test_the_row_of_what_is_left_and_a_failed_last_step_are_no_exceptions(t):
+    """Five versions of two updates; the tenth is logged under step 5 too, the eleventh fails."""
+    for number in range(1, 11):
+        t.step(number, 10 * number, 10 * number + number)
+    failed = {"error": "TrainingStopException"}
+    t.step(11, 110, 111, attrs=failed)
+    rows = [(k, 2 * k - 1, (2 * k - 2 if k > 1 else 0) + 2 * k - 1) for k in range(1, 6)]
+    log = metrics(
+        *((30 * k, k, "training/global_step", step) for k, step, _ in rows),
+        *((30 * k, k, "timing_s/step", seconds) for k, _, seconds in rows),
+        (160, 5, "training/global_step", 10),
+        (160, 5, "timing_s/step", 10),
+    )
+    spans = t.open().spans.collect()
+    found = shifted_rows(log, spans)
+    assert found.evidence["rows_equal_shifted_sum"] == found.evidence["rows_compared"] == 4
+    assert lost_last_updates(log, spans) is None
+
+
 def test_a_sum_that_is_called_max():
     key = "timing_s/agent_loop/generate_sequences/max"
     rows = [(k, k, "training/global_step", 4 * k - 1) for k in (1, 2, 3)]

@@ -7,8 +7,8 @@ import sys
 import types
 
 import pytest
-
 from device_stubs import DATA, Recording, compiled, npu_smi
+
 from rlinsight.collectors.devices import ascend
 from rlinsight.collectors.devices.ascend import NpuReading, NpuUsage
 from rlinsight.collectors.devices.dcmi import Dcmi

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-
 from device_stubs import Recording, wait_for
+
 from rlinsight.collectors.devices.host import open_host
 from rlinsight.collectors.devices.processes import RunProcesses
 

@@ -88,9 +88,7 @@ def test_a_difference_is_seen_when_it_is_there():
 
 
 def seqlen(low: float, high: float, mfu: float) -> pl.DataFrame:
-    return over_steps(
-        global_seqlen__min=[low], global_seqlen__max=[high], perf__mfu__actor=[mfu]
-    )
+    return over_steps(global_seqlen__min=[low], global_seqlen__max=[high], perf__mfu__actor=[mfu])
 
 
 def test_case_underfilled_micro_batches():

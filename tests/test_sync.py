@@ -49,7 +49,18 @@ def test_the_worked_example_and_stages_that_add_up(tmp_path):
     assert (sync.resume_s, sync.other_s, sync.memory_s) == (1.0, 1.0, None)
     assert (sync.version, sync.stall_s, sync.aborted_requests, sync.backend) == (3, 19.5, 7, "nccl")
     assert sum(getattr(sync, f"{name}_s") or 0.0 for name in STAGES) == sync.total_s == 20.0
-    assert found.dominant == "transfer"
+    assert (found.main, found.by_backend["nccl"].dominant) == ("nccl", "transfer")
+
+
+def test_hybrid_and_standalone_syncs_are_not_averaged(tmp_path):
+    t = Timeline(tmp_path / "t")
+    for i in range(3):
+        t.span("trainer", "weight_sync", 60 * i, 60 * i + 4, attrs={"backend": "nccl"})
+        t.span("trainer", "weight_sync", 60 * i + 5, 60 * i + 6, attrs={"backend": "naive"})
+    found = report(t)
+    means = {name: kind.mean_s for name, kind in found.by_backend.items()}
+    assert means == {"nccl": {"total": 4.0}, "naive": {"total": 1.0}}
+    assert (found.main, found.growing) == ("nccl", False)
 
 
 def test_a_sync_without_stages_has_a_total_and_nothing_invented(tmp_path):
@@ -77,8 +88,9 @@ def test_markers_alone_tell_the_stages_too(tmp_path):
 def test_case_weight_sync_breakdown(tmp_path):
     case = CASES["weight-sync-breakdown"]
     given = case["input"]
-    assert dominant({"pause": given["pause_s"], "broadcast": given["broadcast_s"]}) == (
-        case["expect"]["dominant"]
+    assert (
+        dominant({"pause": given["pause_s"], "broadcast": given["broadcast_s"]})
+        == (case["expect"]["dominant"])
     )
     t = Timeline(tmp_path / "t")
     for i in range(20):
@@ -89,7 +101,7 @@ def test_case_weight_sync_breakdown(tmp_path):
         stage(t, "abort", start, start + times["pause_s"])
         stage(t, "transfer", start + times["pause_s"], start + sent)
         t.span("replica0", "paused", start, start + times["stall_s"])
-    found = report(t)
+    found = report(t).by_backend["unknown"]
     assert found.dominant == "transfer"
     assert found.mean_s["transfer"] == pytest.approx(given["broadcast_s"], rel=0.01)
     assert found.mean_s["stall"] == pytest.approx(given["stall_s"], rel=0.01)

@@ -59,6 +59,7 @@ def test_the_true_offset_is_within_the_residual(
     assert abs(estimate.offset_ns - offset) <= estimate.residual_ns
 
 
+@settings(deadline=None)
 @given(
     offset=_OFFSETS,
     drift=st.floats(-4e-4, 4e-4),
@@ -87,6 +88,7 @@ def test_drift_between_two_estimates_is_taken_out(
     assert abs(corrected - (_EPOCH + now)) <= clock.residual_ns + 2 + length // 10**12
 
 
+@settings(deadline=None)
 @given(
     offsets=st.tuples(_OFFSETS, _OFFSETS),
     times=st.lists(st.none() | st.integers(_EPOCH, _EPOCH + 10**14), max_size=5),
@@ -108,6 +110,7 @@ def test_columns_are_corrected_like_single_times(
             assert abs(got - clock.corrected(time)) <= 1
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(_EPOCH, _EPOCH + 10**14), min_size=2, max_size=6, unique=True),
     st.tuples(_OFFSETS, _OFFSETS),
@@ -165,6 +168,7 @@ def test_estimates_of_start_and_end_are_merged() -> None:
     assert Clocks.from_dict(merged.to_dict()) == merged
 
 
+@settings(deadline=None)
 @given(_OFFSETS, st.integers(0, 10**6))
 def test_json_keeps_every_nanosecond(offset: int, residual: int) -> None:
     assume(offset != 0)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -208,6 +209,21 @@ def test_a_table_that_cannot_be_read_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"`spans.arrow` is there but cannot be read"):
         compact(tmp_path)
     assert (tmp_path / "spans.arrow").read_bytes() == b"half a table"
+
+
+@pytest.mark.parametrize("window", [None, (0, 9)])
+def test_a_damaged_compacted_table_is_one_sentence(tmp_path: Path, window: Any) -> None:
+    write_live(tmp_path, "spans", [span(i, i + 1) for i in range(999)])
+    compact(tmp_path)
+    path = tmp_path / "spans.arrow"
+    with pa.ipc.open_file(str(path)) as reader:
+        body = path.read_bytes().find(b"\x28\xb5\x2f\xfd")  # the first zstd frame
+        assert reader.num_record_batches == 1
+    data = bytearray(path.read_bytes())
+    data[body : body + 40] = bytes(40)
+    path.write_bytes(data)
+    with pytest.raises(TraceError, match=r"spans\.arrow`, it is damaged"):
+        rlinsight.open(tmp_path).table("spans", window).collect()
 
 
 def test_a_url_cannot_be_compacted() -> None:

@@ -88,6 +88,8 @@ def test_a_file_that_ends_in_zeros_is_read_up_to_them() -> None:
 def test_a_follower_returns_each_row_once_and_waits_for_torn_batches(tmp_path: Path) -> None:
     follower = Follower(tmp_path)
     assert follower.poll() == {}
+    (tmp_path / "console.log").write_text("loading the model")
+    assert follower.poll() == {}
     path = write_live(tmp_path, "counters", [counter(1, 1.0)])
     assert rows_of(follower.poll()["counters"], "ts_ns", "value") == [(1, 1.0)]
     assert follower.poll() == {}

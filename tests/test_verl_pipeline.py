@@ -397,14 +397,9 @@ def test_depths_are_recorded_per_partition_when_they_change(buffer, monkeypatch,
 
     states = iter(
         [
-            {"train": {"a": {**prompt, "status": "pending"}, "b": {**prompt, "status": "running"}}},
-            {
-                "train": {
-                    "a": {**prompt, "status": "running"},
-                    "b": {**prompt, "status": "finished"},
-                }
-            },
-            {"val": {"c": {**prompt, "status": "running"}}},
+            {"train": {"a": prompt("pending"), "b": prompt("running")}},
+            {"train": {"a": prompt("running"), "b": prompt("finished")}},
+            {"val": {"c": prompt("running")}},
         ]
     )
     monkeypatch.setattr(replay_module.tq, "kv_list", lambda: next(states))

@@ -13,7 +13,6 @@ from typing import Final
 from rlinsight.collectors.devices.sampler import Sampler, Watch, open_sources
 from rlinsight.trace.writer import TraceWriter
 
-
 #: Rarer than in a training process: a sampler that is killed loses that much at most.
 _FLUSH_S: Final = 2.0
 

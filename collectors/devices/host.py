@@ -19,7 +19,7 @@ _SHM: Final = Path("/dev/shm")  # noqa: S108 - measured, not written to
 _CGROUP: Final = Path("/sys/fs/cgroup")
 _LOOPBACK: Final = "lo"
 #: Processes are many and change slowly; the host as a whole is sampled every time.
-_PROCESSES_S: Final = 2.0
+_PROCESSES_S: Final = 5.0
 
 
 class Host:
@@ -35,11 +35,12 @@ class Host:
         self._rates: defaultdict[str, Rate] = defaultdict(Rate)
         self._processes_due = 0.0
         self._noted = False
+        self._in_cgroup = (_CGROUP / "memory.current").exists()
         self.device_uuids: dict[str, str] = {}
         psutil.cpu_percent(interval=None)  # the first answer means nothing
 
     def sample(self, board: Board) -> None:
-        """Write the figures of the host, and every 2 s those of the processes."""
+        """Write the figures of the host, and every 5 s those of the processes."""
         self._note(board)
         ts_ns = board.stamp()
         lane = self._node
@@ -64,6 +65,8 @@ class Host:
         board.put("host_memory_total_bytes", memory.total, self._node)
 
     def _cgroup(self, board: Board) -> None:
+        if not self._in_cgroup:
+            return
         used, limit = _number(_CGROUP / "memory.current"), _number(_CGROUP / "memory.max")
         board.put("host_cgroup_memory_used_bytes", used, self._node)
         board.put("host_cgroup_memory_limit_bytes", limit, self._node)

@@ -33,7 +33,8 @@ def lane_of(partition: str) -> str:
 
 def declare(call: Call) -> None:
     """The buffer exists."""
-    call.rec.declare_lane(Lane(LANE, role="queue", node=call.rec.node))
+    for partition in ("train", "val"):
+        call.rec.declare_lane(Lane(lane_of(partition), role="queue", node=call.rec.node))
 
 
 def depths(buffer: Any, partition: str) -> dict[str, float | None]:

@@ -21,6 +21,7 @@ from rlinsight.collectors.verl.hooks import (
     Call,
     Hook,
 )
+from rlinsight.collectors.verl.position import position
 
 _V1 = "verl.trainer.ppo.v1"
 _SEPARATE = f"{_V1}.trainer_separate_async"
@@ -33,12 +34,16 @@ _sides: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 def switched(call: Call, replicas: Iterable[Any], source: str, target: str, by: str) -> None:
-    """Mark on each replica's lane that it changed sides."""
+    """Mark on each replica's lane that it changed sides.
+
+    The version is the one the rollouts hold, as far as this process knows it: the trainer does,
+    the rollouter does not.
+    """
     for replica in replicas:
         call.rec.marker(
             "mode_switch",
             lane=f"replica{replica.replica_rank}",
-            param_version=getattr(call.obj, "global_steps", None),
+            param_version=position.param_version,
             attrs={"from": source, "to": target, "by": by},
             ts_ns=call.end_ns,
         )
@@ -118,14 +123,7 @@ def replicas_after(call: Call) -> None:
         (call.state - now, "rollout", "trainer", "remove_replicas"),
     ):
         replicas = [manager.hybrid_replicas[name] for name in sorted(change)]
-        # The rollouter's `global_steps` counts prompts, not versions.
-        for replica in replicas:
-            call.rec.marker(
-                "mode_switch",
-                lane=f"replica{replica.replica_rank}",
-                attrs={"from": source, "to": target, "by": by},
-                ts_ns=call.end_ns,
-            )
+        switched(call, replicas, source, target, by)
 
 
 def rebalanced(call: Call) -> None:

@@ -1,4 +1,8 @@
-"""Everything that verl logs, under verl's own keys and with the step verl gave."""
+"""Everything that verl logs, under verl's own keys and with the step verl gave.
+
+The step is verl's: the global step of a v1 trainer, the parameter version of the fully
+asynchronous one (whose spans count updates, so the two are not the same number).
+"""
 
 from __future__ import annotations
 

@@ -207,10 +207,10 @@ def begin(
     hook: Hook, is_method: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Call | None:
     """Start a call and run the hook's `enter`; None when recording is off."""
-    began = time.perf_counter_ns()
-    rec = recorder()
+    rec = recorder()  # the first call starts it, which is start-up and not time in a hook
     if rec is None:
         return None
+    began = time.perf_counter_ns()
     obj, rest = (args[0], args[1:]) if is_method and args else (None, args)
     call = Call(rec, obj, rest, kwargs, rec.now_ns())
     if hook.enter is not None:

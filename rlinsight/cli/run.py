@@ -78,9 +78,7 @@ def _config(profile: Path | None, command: list[str], given: dict[str, Any]) -> 
     return with_options(base, given)
 
 
-def _run(
-    config: RecordingConfig, command: list[str], *, only_check: bool, as_json: bool
-) -> None:
+def _run(config: RecordingConfig, command: list[str], *, only_check: bool, as_json: bool) -> None:
     from rich.console import Console
 
     from rlinsight.runs import preflight

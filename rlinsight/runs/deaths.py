@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from rlinsight.runs import processes
-from rlinsight.runs.live_state import Event
+from rlinsight.runs.live_state import Event, LiveState
 from rlinsight.trace.process import Process as Recorder
 from rlinsight.trace.writer import node_name
 
@@ -55,26 +55,21 @@ class DeathWatch:
         self._known_dead: set[tuple[str, int, int]] = set()
         self._children: dict[processes.Process, int] = {}
 
-    def look(self, recorders: Sequence[Recorder]) -> None:
-        """Note the recorders that have died since the last look. Cheap: ask once per pid."""
-        now_ns, owners = time.time_ns(), _owners(recorders)
-        for recorder in recorders:
+    def look(self, state: LiveState) -> None:
+        """Note the recorders that have died since the last look; costs a question per pid."""
+        now_ns = time.time_ns()
+        for recorder in state.processes:
             if recorder.ended_ns is not None or recorder.key in self._known_dead:
                 continue
             if self._is_gone(recorder, now_ns):
                 self._known_dead.add(recorder.key)
                 what = self._names.get(recorder.pid, "a recording process")
-                lanes = _lanes(recorder, owners)
-                self.deaths.append(
-                    Death(lanes, recorder.node, recorder.pid, what, recorder.flushed_ns, now_ns)
-                )
+                self._add(state, recorder, recorder.pid, what, recorder.flushed_ns, now_ns)
 
-    def look_at_children(
-        self, alive: set[processes.Process], recorders: Sequence[Recorder]
-    ) -> None:
+    def look_at_children(self, alive: set[processes.Process], state: LiveState) -> None:
         """Note lasting children of recording processes that died before their parent."""
-        now_ns, owners = time.time_ns(), _owners(recorders)
-        by_pid = {r.pid: r for r in recorders if r.node == self._node and r.ended_ns is None}
+        now_ns, here = time.time_ns(), [r for r in state.processes if r.node == self._node]
+        by_pid = {r.pid: r for r in here if r.ended_ns is None}
         living = {process.pid for process in alive}
         for child, since_ns in list(self._children.items()):
             if child in alive:
@@ -83,8 +78,7 @@ class DeathWatch:
             parent = by_pid.get(child.parent)
             if parent and child.parent in living and now_ns - since_ns >= _LASTING_S * 1e9:
                 what = f"its child process {child.name}"
-                lanes = _lanes(parent, owners)
-                self.deaths.append(Death(lanes, parent.node, child.pid, what, now_ns, now_ns))
+                self._add(state, parent, child.pid, what, now_ns, now_ns)
         for process in alive:
             if process.parent in by_pid and process.pid not in by_pid:
                 self._children.setdefault(process, now_ns)
@@ -111,6 +105,12 @@ class DeathWatch:
         silent_ns = min(death.heard_ns for death in together) + _HEARTBEAT_NS
         return [death for death in together if death.heard_ns <= silent_ns]
 
+    def _add(
+        self, state: LiveState, recorder: Recorder, pid: int, what: str, heard_ns: int, now_ns: int
+    ) -> None:
+        lanes = state.lanes_of(recorder)
+        self.deaths.append(Death(lanes, recorder.node, pid, what, heard_ns, now_ns))
+
     def _is_gone(self, recorder: Recorder, now_ns: int) -> bool:
         if recorder.node != self._node:
             return now_ns - recorder.flushed_ns > _SILENT_NS
@@ -130,15 +130,3 @@ def shutdown_began(recorders: Iterable[Recorder], end_ns: int) -> int | None:
     recent = end_ns - _SILENT_NS
     ended = [r.ended_ns for r in recorders if r.ended_ns is not None and r.ended_ns > recent]
     return min(ended, default=None)
-
-
-def _owners(recorders: Iterable[Recorder]) -> dict[str, int]:
-    """Return lane -> pid, for lanes that say whose they are."""
-    lanes = (lane for recorder in recorders for lane in recorder.topology.lanes)
-    return {lane.id: lane.pid for lane in lanes if lane.pid is not None}
-
-
-def _lanes(recorder: Recorder, owners: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the lanes of this process, not those that it only mentions."""
-    names = [lane.id for lane in recorder.topology.lanes]
-    return tuple(name for name in names if owners.get(name, recorder.pid) == recorder.pid)

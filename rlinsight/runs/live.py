@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from rlinsight.runs.live_state import QUEUE_COUNTERS, STEP_METRICS, Event, LiveState
 from rlinsight.runs.tail import StreamTail
 from rlinsight.trace.process import Process, read_process
-from rlinsight.trace.schema import TIME_COLUMN
 
 #: Tables whose rows are events; a counter is sampled whether or not anything happens.
 _EVENT_TABLES: Final = ("spans", "requests", "samples", "metrics", "markers")
+_TIMES: Final = {"spans": "start_ns", "requests": "submit_ns", "markers": "ts_ns"}
 _REQUEST_COLUMNS: Final = ["request_id", "attempt", "lane", "submit_ns", "end_ns"]
 
 
@@ -42,7 +42,7 @@ class LiveTrace:
         for tail in self._tails.values():
             table = tail.path.name.split("-", 1)[0]
             for batch in tail.read():
-                events += self._take(table, batch)
+                events += self._take(table, batch, tail.process)
         self.state.processes = [entry.process for entry in self._processes.values()]
         return events
 
@@ -73,9 +73,10 @@ class LiveTrace:
         except (OSError, ValueError):
             return  # being rewritten; the next poll sees it whole
 
-    def _take(self, table: str, batch: pa.RecordBatch) -> int:
+    def _take(self, table: str, batch: pa.RecordBatch, process: tuple[str, int]) -> int:
         if table in {"spans", "requests", "markers"}:
-            self._note_last_events(table, batch)
+            for lane, index in _last_row_per_lane(batch, _TIMES[table]):
+                self.state.note(lane, _event(table, batch, index), process)
         if table == "spans":
             self.state.take_waits(_rows(batch, _is_one_of(batch["activity"], ("wait_samples",))))
             self.state.take_steps(_rows(batch, _is_one_of(batch["activity"], ("step",))))
@@ -86,10 +87,6 @@ class LiveTrace:
         elif table == "counters":
             self.state.take_counters(_rows(batch, _is_one_of(batch["name"], QUEUE_COUNTERS)))
         return batch.num_rows if table in _EVENT_TABLES else 0
-
-    def _note_last_events(self, table: str, batch: pa.RecordBatch) -> None:
-        for lane, index in _last_row_per_lane(batch, TIME_COLUMN[table]):  # type: ignore[index]
-            self.state.note(lane, _event(table, batch, index))
 
 
 def _is_one_of(column: pa.DictionaryArray, names: Sequence[str]) -> pa.BooleanArray:

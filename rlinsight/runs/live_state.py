@@ -55,6 +55,7 @@ class LiveState:
     first_step_ns: int | None = None
     processes: list[Process] = field(default_factory=list)
     last_events: dict[str, Event] = field(default_factory=dict)
+    used_lanes: dict[tuple[str, int], set[str]] = field(default_factory=dict)
     step_ends_ns: deque[int] = field(default_factory=lambda: deque(maxlen=_RECENT_STEPS))
     _waiting: Coverage = field(default_factory=Coverage)
     _generating: dict[str, Coverage] = field(default_factory=dict)
@@ -67,8 +68,16 @@ class LiveState:
             result = result.merge(process.topology)
         return result
 
-    def note(self, lane: str, event: Event) -> None:
-        """Keep the latest event of a lane."""
+    def lanes_of(self, process: Process) -> tuple[str, ...]:
+        """Return the lanes of a process: those it declared as its own, else those it used."""
+        owners = {lane.id: lane.pid for lane in self.topology.lanes}
+        declared = [lane.id for lane in process.topology.lanes]
+        own = [lane for lane in declared if owners[lane] in (None, process.pid)]
+        return tuple(own or sorted(self.used_lanes.get((process.node, process.pid), ())))
+
+    def note(self, lane: str, event: Event, process: tuple[str, int]) -> None:
+        """Keep the latest event of a lane, recorded by `process` (node, pid)."""
+        self.used_lanes.setdefault(process, set()).add(lane)
         known = self.last_events.get(lane)
         if known is None or event.at_ns >= known.at_ns:
             self.last_events[lane] = event

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rlinsight.errors import RlinsightError
@@ -52,14 +52,10 @@ class LocalProcess:
         except (ProcessLookupError, PermissionError):
             pass
 
-    def stop(self, *, grace_s: float) -> None:
+    def stop(self, *, grace_s: float, in_a_hurry: Callable[[], bool]) -> None:
         """End all processes of the run, with force where asking for `grace_s` does not help."""
-        processes.stop(self._run_id, self.pid, grace_s=grace_s)
+        processes.stop(self._run_id, self.pid, grace_s=grace_s, in_a_hurry=in_a_hurry)
         self._process.poll()  # collects the zombie
-
-    def kill(self) -> None:
-        """End all processes of the run at once."""
-        self.stop(grace_s=0.0)
 
     def rest(self) -> set[processes.Process]:
         """Return the processes of the run that are still there."""

@@ -80,9 +80,7 @@ def managed(
     )
 
 
-def wrapped(
-    config: RecordingConfig, command: Sequence[str], *, run_id: str, trace: Path
-) -> Plan:
+def wrapped(config: RecordingConfig, command: Sequence[str], *, run_id: str, trace: Path) -> Plan:
     """Return the plan of a command of the user's own: the same recording, no other change."""
     protocol = recording_environment(config, run_id, trace)
     return Plan(

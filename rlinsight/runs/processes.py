@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,6 +24,7 @@ MARK: Final = "RLINSIGHT_RUN_ID"
 KEEP_MARK_READABLE: Final = {"SPT_NOENV": "1"}
 
 _POLL_S: Final = 0.1
+_DEATH_TAKES_S: Final = 5.0
 
 
 @dataclass(frozen=True, order=True)
@@ -48,27 +49,21 @@ def of_run(run_id: str, session: int) -> set[Process]:
     return {_process(alive[pid]) for pid in ours if not _is_dead(alive[pid])}
 
 
-def stop(run_id: str, session: int, *, grace_s: float) -> set[Process]:
-    """Ask the run's processes to end, kill those that are left; return what would not die."""
-    for name, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0)):
-        _signal(of_run(run_id, session), name)
-        left = wait_until_gone(run_id, session, patience_s)
-        if not left:
-            return set()
-    return left
+def stop(
+    run_id: str, session: int, *, grace_s: float, in_a_hurry: Callable[[], bool] = lambda: False
+) -> set[Process]:
+    """Ask the run's processes to end, kill those that are left; return what would not die.
 
-
-def kill(run_id: str, session: int) -> set[Process]:
-    """Kill the run's processes at once; return what would not die."""
-    return stop(run_id, session, grace_s=0.0)
-
-
-def wait_until_gone(run_id: str, session: int, timeout_s: float) -> set[Process]:
-    """Wait for the run's processes to end by themselves; return those still there."""
-    deadline = time.monotonic() + timeout_s
-    while left := of_run(run_id, session):
-        if time.monotonic() >= deadline:
-            break
+    `in_a_hurry` is asked while waiting, and cuts the `grace_s` seconds short.
+    """
+    _signal(of_run(run_id, session), signal.SIGTERM)
+    deadline = time.monotonic() + grace_s
+    while of_run(run_id, session) and time.monotonic() < deadline and not in_a_hurry():
+        time.sleep(_POLL_S)
+    deadline = time.monotonic() + _DEATH_TAKES_S
+    # What is being killed may just have started another.
+    while (left := of_run(run_id, session)) and time.monotonic() < deadline:
+        _signal(left, signal.SIGKILL)
         time.sleep(_POLL_S)
     return left
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from rlinsight.errors import MissingExtraError, RlinsightError
@@ -12,6 +13,7 @@ from rlinsight.runs.plan import CONSOLE_FILE, Plan
 from rlinsight.runs.processes import Process
 
 _RETRY_S: Final = 2.0
+_ASK_EVERY_S: Final = 1.0
 
 
 class RayJob:
@@ -37,13 +39,15 @@ class RayJob:
                 f"cannot submit the run to `ray_address: {address}`: {error}"
             ) from error
         self._exit_code: int | None = None
+        self._ask_again = 0.0
         self._follower = threading.Thread(target=self._follow, name="job-log", daemon=True)
         self._follower.start()
 
     def poll(self) -> int | None:
         """Return the exit code, None while the job runs or cannot be asked."""
-        if self._exit_code is not None:
+        if self._exit_code is not None or time.monotonic() < self._ask_again:
             return self._exit_code
+        self._ask_again = time.monotonic() + _ASK_EVERY_S
         try:
             info = self._client.get_job_info(self._job_id)
         except (RuntimeError, ConnectionError, OSError):
@@ -63,16 +67,14 @@ class RayJob:
         except (RuntimeError, ConnectionError, OSError):
             pass
 
-    def stop(self, *, grace_s: float) -> None:
-        """Stop the job and wait up to `grace_s` seconds for its end."""
+    def stop(self, *, grace_s: float, in_a_hurry: Callable[[], bool]) -> None:
+        """Stop the job and wait up to `grace_s` seconds for its end; the cluster stays."""
+        if self.poll() is not None:
+            return
         self.interrupt()
         deadline = time.monotonic() + grace_s
-        while self.poll() is None and time.monotonic() < deadline:
+        while self.poll() is None and time.monotonic() < deadline and not in_a_hurry():
             time.sleep(0.2)
-
-    def kill(self) -> None:
-        """Stop the job without waiting; the cluster itself stays."""
-        self.interrupt()
 
     def rest(self) -> set[Process]:
         """Return nothing: the cluster's processes are not ours."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -34,11 +35,8 @@ class Running(Protocol):
     def interrupt(self) -> None:
         """Ask it to end, as Ctrl-C does."""
 
-    def stop(self, *, grace_s: float) -> None:
-        """End it and all it started, with force where needed."""
-
-    def kill(self) -> None:
-        """End it and all it started at once."""
+    def stop(self, *, grace_s: float, in_a_hurry: Callable[[], bool]) -> None:
+        """End it and all it started, with force after `grace_s` seconds or when in a hurry."""
 
     def rest(self) -> set[Process]:
         """Return its processes on this machine."""
@@ -132,7 +130,7 @@ class Supervisor:
         """Sleep until the next look, but notice deaths, signals and the end sooner."""
         until = time.monotonic() + _POLL_S
         while time.monotonic() < until and not interrupts.count and self.running.poll() is None:
-            self._deaths.look(self.live.state.processes)
+            self._deaths.look(self.live.state)
             interrupts.wait(_DEATH_POLL_S)
 
     def _look(self) -> None:
@@ -140,7 +138,7 @@ class Supervisor:
         state = self.live.state
         if time.monotonic() - self._looked_at_children >= _CHILDREN_EVERY_S:
             self._looked_at_children = time.monotonic()
-            self._deaths.look_at_children(self.running.rest(), state.processes)
+            self._deaths.look_at_children(self.running.rest(), state)
         self.display.update(state)
         now_ns = time.time_ns()
         if new := self._deaths.news():
@@ -159,24 +157,25 @@ class Supervisor:
 
     def _end(self, interrupts: Interrupts) -> int:
         """Ask the run to end, insist on the second signal; return the exit code."""
+        asked, before = time.monotonic(), interrupts.count
         self.display.say(
             [f"stopping the run (up to {self.grace_s:.0f} s); interrupt again to kill it"]
         )
-        asked, before = time.monotonic(), interrupts.count
         self.running.interrupt()
         while (code := self.running.poll()) is None:
-            if interrupts.count > before:
-                self.running.kill()
-            elif time.monotonic() - asked >= self.grace_s:
-                self.running.stop(grace_s=self.grace_s / 2)
+            if interrupts.count > before or time.monotonic() - asked >= self.grace_s:
+                self._stop(self.grace_s / 2, interrupts, before)
             interrupts.wait(_POLL_S / 5)
         return code
 
     def _clear_away(self, interrupts: Interrupts) -> None:
         """Wait for what the run leaves behind, Ray's daemons above all, then end it."""
-        deadline, before = time.monotonic() + self.grace_s / 2, interrupts.count
+        deadline, before = time.monotonic() + self.grace_s / 2, max(interrupts.count, 1)
         while self.running.rest() and time.monotonic() < deadline:
             if interrupts.count > before:
                 break
             interrupts.wait(_POLL_S / 5)
-        self.running.stop(grace_s=0.0 if interrupts.count > before else self.grace_s / 4)
+        self._stop(self.grace_s / 4, interrupts, before)
+
+    def _stop(self, grace_s: float, interrupts: Interrupts, before: int) -> None:
+        self.running.stop(grace_s=grace_s, in_a_hurry=lambda: interrupts.count > before)

@@ -1,7 +1,7 @@
 """Read Arrow IPC streams while they grow, without reading anything twice.
 
 pyarrow's stream reader can go on after an end of file, but not after half a message. So it
-is given a file that ends where the last complete message ends.
+is given a file that ends where the last complete batch ends.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final, NamedTuple, cast
 
 import pyarrow as pa
 
 _PREFIX: Final = struct.Struct("<Ii")  # continuation mark, size of the metadata
 _CONTINUATION: Final = 0xFFFFFFFF
-#: `bodyLength` is the fourth field of the flatbuffer table `Message`.
+#: Fields of the flatbuffer table `Message`, and the header type of a batch of rows.
+_HEADER_TYPE_FIELD: Final = 1
 _BODY_LENGTH_FIELD: Final = 3
+_RECORD_BATCH: Final = 3
 
 
 class StreamTail:
@@ -45,28 +47,40 @@ class StreamTail:
         except (pa.ArrowException, OSError, struct.error):
             self._complete.give_up()
 
+    @property
+    def process(self) -> tuple[str, int]:
+        """Node and pid of the process that writes the stream; to be asked after a batch."""
+        metadata = self._reader.schema.metadata or {} if self._reader else {}
+        pid = metadata.get(b"rlinsight.pid", b"0")
+        return metadata.get(b"rlinsight.node", b"").decode(), int(pid)
+
     def close(self) -> None:
         """Close the file."""
         self._complete.close()
 
 
 class _CompleteMessages(io.RawIOBase):
-    """A file that shows only whole IPC messages."""
+    """A file that ends where the last complete record batch ends."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._fd = os.open(path, os.O_RDONLY)
-        self._position = self._limit = 0
+        self._position = self._limit = self._scanned = 0
         self._given_up = False
 
     def advance(self) -> bool:
-        """Show the messages that are complete by now; return whether there are new ones."""
+        """Show the batches that are complete by now; return whether there are new ones.
+
+        Schema and dictionaries are shown together with the batch that follows them: the
+        reader wants all initial dictionaries at once.
+        """
         if self._given_up:
             return False
-        size = os.fstat(self._fd).st_size
-        before = self._limit
-        while (end := message_end(self._fd, self._limit, size)) is not None:
-            self._limit = end
+        size, before = os.fstat(self._fd).st_size, self._limit
+        while (message := next_message(self._fd, self._scanned, size)) is not None:
+            self._scanned = message.end
+            if message.is_batch:
+                self._limit = message.end
         return self._limit > before
 
     def give_up(self) -> None:
@@ -95,8 +109,15 @@ class _CompleteMessages(io.RawIOBase):
         super().close()
 
 
-def message_end(fd: int, start: int, size: int) -> int | None:
-    """Return where the message that begins at byte `start` ends, or None if it is not all there.
+class Message(NamedTuple):
+    """Where an IPC message ends in its file, and whether it carries rows."""
+
+    end: int
+    is_batch: bool
+
+
+def next_message(fd: int, start: int, size: int) -> Message | None:
+    """Return the message that begins at byte `start`, or None if it is not all there.
 
     The end-of-stream mark is no message.
     """
@@ -109,20 +130,21 @@ def message_end(fd: int, start: int, size: int) -> int | None:
     metadata = os.pread(fd, metadata_size, start + _PREFIX.size)
     if len(metadata) < metadata_size:
         return None
-    end = start + _PREFIX.size + metadata_size + _body_length(metadata)
-    return end if end <= size else None
+    body_size = _field(metadata, _BODY_LENGTH_FIELD, "<q")
+    end = start + _PREFIX.size + metadata_size + body_size
+    is_batch = _field(metadata, _HEADER_TYPE_FIELD, "<B") == _RECORD_BATCH
+    return Message(end, is_batch) if end <= size else None
 
 
-def _body_length(metadata: bytes) -> int:
+def _field(metadata: bytes, number: int, kind: str) -> int:
+    """Return a scalar field of the flatbuffer table `Message`; 0, its default, if left out."""
     (root,) = struct.unpack_from("<I", metadata, 0)
     (back,) = struct.unpack_from("<i", metadata, root)
     table = root - back
     (table_size,) = struct.unpack_from("<H", metadata, table)
-    entry = 4 + 2 * _BODY_LENGTH_FIELD
+    entry = 4 + 2 * number
     if entry >= table_size:
         return 0
     (offset,) = struct.unpack_from("<H", metadata, table + entry)
-    if offset == 0:
-        return 0
-    (length,) = struct.unpack_from("<q", metadata, root + offset)
-    return int(length)
+    (value,) = struct.unpack_from(kind, metadata, root + offset) if offset else (0,)
+    return int(value)

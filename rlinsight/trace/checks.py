@@ -106,12 +106,12 @@ def overlaps(spans: pl.LazyFrame, topology: Topology) -> tuple[Overlap, ...]:
         .sort("start_ns", maintain_order=True)
         .with_columns(latest=latest, before=pl.col("activity").shift(1).over("lane"))
         .filter(pl.col("start_ns") < pl.col("latest"))
-        .group_by("lane", maintain_order=True)
-        .agg(
-            spans=pl.len(),
-            overlap_ns=(pl.min_horizontal("end_ns", "latest") - pl.col("start_ns")).sum(),
-            example=pl.format("`{}` after `{}` at {} ns", "activity", "before", "start_ns").first(),
+        .with_columns(
+            overlap=pl.min_horizontal("end_ns", "latest") - pl.col("start_ns"),
+            example=pl.format("`{}` after `{}` at {} ns", "activity", "before", "start_ns"),
         )
+        .group_by("lane", maintain_order=True)
+        .agg(spans=pl.len(), overlap_ns=pl.col("overlap").sum(), example=pl.col("example").first())
         .collect()
     )
     return tuple(Overlap(**row) for row in found.iter_rows(named=True))

@@ -11,10 +11,11 @@ from typing import IO, Any, Final
 
 import pyarrow as pa
 
+from rlinsight.errors import TraceError
 from rlinsight.trace.folder import Folder, arrow_file
 from rlinsight.trace.index import BatchTimes, decode_index, overlapping
 from rlinsight.trace.schema import SCHEMA_VERSION, TABLES, TableName
-from rlinsight.trace.upgrade import UnusableTableError, check_version, upgrade
+from rlinsight.trace.upgrade import UnusableTableError, check_version, conform, upgrade
 
 SOURCES_KEY: Final = "rlinsight.sources"
 _TAIL_BYTES: Final = 4096
@@ -59,13 +60,29 @@ class CompactedTable:
             return list(range(self.batch_count))
         return overlapping(self.index, window)
 
+    def load(self) -> pa.Table:
+        """Return all rows, which are settled and in order. Raises TraceError."""
+        empty = conform(self.name, TABLES[self.name].empty_table())
+        return pa.concat_tables([empty, *self.tables()])
+
     def tables(
         self, columns: Sequence[str] | None = None, window: tuple[int, int] | None = None
     ) -> Iterator[pa.Table]:
         """Yield the batches that `window` needs, with only `columns`, in order.
 
-        Rows outside the window are still among them. Raises OSError or an ArrowException.
+        Rows outside the window are still among them. Raises TraceError when the file is damaged
+        or cannot be read.
         """
+        try:
+            yield from self._tables(columns, window)
+        except (OSError, pa.ArrowException) as error:
+            where = self.folder.where(self.file)
+            reason = str(error).splitlines()[0]
+            raise TraceError(f"cannot read `{where}`, it is damaged: {reason}") from error
+
+    def _tables(
+        self, columns: Sequence[str] | None, window: tuple[int, int] | None
+    ) -> Iterator[pa.Table]:
         wanted = list(TABLES[self.name].names if columns is None else columns)
         numbers = self.batch_numbers(window)
         with closing(self.folder.open_arrow(self.file)) as source:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
@@ -80,11 +80,7 @@ class CompactedPart:
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the rows. Raises TraceError when they cannot be read."""
-        try:
-            yield from self.compacted.tables()
-        except (OSError, pa.ArrowException) as error:
-            where = self.compacted.folder.where(self.compacted.file)
-            raise TraceError(f"cannot read `{where}`: {str(error).splitlines()[0]}") from error
+        yield from self.compacted.tables()
 
 
 @dataclass
@@ -193,6 +189,11 @@ class TraceFiles:
                 self.remarks[file.name] = source.damage
 
 
+def is_trace(entries: Iterable[Entry]) -> bool:
+    """Whether a folder with these entries is a trace, or has begun to be one."""
+    return not {MANIFEST_NAME, LIVE, *_COMPACTED_NAMES}.isdisjoint(e.name for e in entries)
+
+
 def find_files(folder: Folder) -> TraceFiles:
     """Look through a trace folder.
 
@@ -200,7 +201,7 @@ def find_files(folder: Folder) -> TraceFiles:
     """
     files = TraceFiles(folder)
     entries = folder.entries()
-    if not {entry.name for entry in entries} & {MANIFEST_NAME, LIVE, *_COMPACTED_NAMES}:
+    if not is_trace(entries):
         raise TraceError(
             f"expected a trace folder with `{MANIFEST_NAME}`, `{LIVE}/` or a table such as "
             f"`spans.arrow`, found none of them in `{folder.where()}`"

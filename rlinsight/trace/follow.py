@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rlinsight.trace.files import TraceFiles, find_files
+from rlinsight.trace.files import TraceFiles, find_files, is_trace
 from rlinsight.trace.folder import open_folder
 from rlinsight.trace.frames import start_expr, to_polars
 from rlinsight.trace.manifest import Manifest
@@ -48,7 +48,7 @@ class Follower:
         """
         new: dict[TableName, list[pl.DataFrame]] = {}
         if self._files is None:
-            if not self._folder.entries():
+            if not is_trace(self._folder.entries()):
                 return {}
             self._files = find_files(self._folder)
             for name, compacted in self._files.compacted.items():

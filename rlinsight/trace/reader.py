@@ -100,11 +100,8 @@ class Trace:
     def _frame(self, name: TableName) -> pl.DataFrame:
         if name not in self._frames:
             compacted = self._only_compacted(name)
-            self._frames[name] = (
-                to_polars(self.files.load(name))
-                if compacted is None
-                else _scan(compacted, None).collect()
-            )
+            rows = self.files.load(name) if compacted is None else compacted.load()
+            self._frames[name] = to_polars(rows)
         return self._frames[name]
 
     # -- the run -----------------------------------------------------------------------
@@ -189,7 +186,8 @@ class Trace:
         """Return the analysis; `window` (start_ns, end_ns) overrides the steady-state cut."""
         from rlinsight import analyzers
 
-        return analyzers.analyze(self, window=window)
+        report: Report = analyzers.analyze(self, window=window)
+        return report
 
 
 def open_trace(path: str | os.PathLike[str]) -> Trace:

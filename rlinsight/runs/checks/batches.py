@@ -103,8 +103,7 @@ def sequence_parallel_divides_devices(facts: Facts) -> Problem | None:
     if devices % size == 0:
         return None
     return Problem(
-        f"{devices} trainer devices do not divide by "
-        f"{_ACTOR}.ulysses_sequence_parallel_size={size}"
+        f"{devices} trainer devices do not divide by {_ACTOR}.ulysses_sequence_parallel_size={size}"
     )
 
 

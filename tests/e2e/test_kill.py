@@ -1,0 +1,91 @@
+"""kill -9 of each kind of process of a real run, at a random moment.
+
+What was recorded more than a second before is readable, and the report names the lane.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from conftest import CLI, processes_of, profile, wait_until
+
+import rlinsight
+from rlinsight.errors import TraceError
+
+#: Lanes whose process is killed, one run each.
+VICTIMS = ("trainer", "trainer/rank0", "rollouter", "replica1", "agent_loop/0")
+
+
+def rows_of(folder: Path) -> pl.DataFrame:
+    """Return (lane, activity, start_ns) of all spans recorded so far; none before the first."""
+    try:
+        spans = rlinsight.open(folder).spans
+    except TraceError:
+        return pl.DataFrame(schema={"lane": pl.String, "activity": pl.String, "start_ns": pl.Int64})
+    return spans.select("lane", "activity", "start_ns").collect()
+
+
+def is_training(folder: Path) -> bool:
+    spans = rows_of(folder)
+    return len(spans.filter(pl.col("activity") == "update_actor")) >= 2
+
+
+def process_of(folder: Path, lane: str) -> dict:
+    """Return the process file of the process that declared `lane`."""
+    for path in (folder / "live").glob("process-*.json"):
+        content = json.loads(path.read_text())
+        if any(found["id"] == lane for found in content["topology"]["lanes"]) and (
+            found_pid(content, lane)
+        ):
+            return content
+    raise AssertionError(f"no process declares {lane}")
+
+
+def found_pid(content: dict, lane: str) -> bool:
+    lanes = {found["id"]: found for found in content["topology"]["lanes"]}
+    return lanes[lane].get("pid") == content["pid"]
+
+
+@pytest.mark.parametrize("lane", VICTIMS)
+def test_kill_9(lane, tmp_path):
+    chance = random.Random(os.urandom(8))
+    long = {"steps": 200, "stall_timeout_s": 45}
+    run = subprocess.Popen(
+        [CLI, "run", "--profile", str(profile("fully_async", tmp_path, **long))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    folder = tmp_path / "trace"
+    try:
+        wait_until(lambda: is_training(folder) or run.poll() is not None, 420, "training")
+        assert run.poll() is None, run.communicate()[0][-4000:]
+        time.sleep(chance.uniform(0, 3))
+        victim = process_of(folder, lane)
+        before, killed_ns = rows_of(folder), time.time_ns()
+        os.kill(victim["pid"], signal.SIGKILL)
+        output, _ = run.communicate(timeout=240)
+    finally:
+        if run.poll() is None:
+            run.send_signal(signal.SIGINT)
+            output, _ = run.communicate(timeout=120)
+
+    assert run.returncode != 0
+    trace = rlinsight.open(folder)
+    (dead,) = (p for p in trace.processes if p.pid == victim["pid"])
+    assert dead.ended_ns is None
+    assert killed_ns - dead.flushed_ns < 1e9 + 0.5e9, "it had not written for over a second"
+    after = rows_of(folder)
+    lost = before.join(after, on=["lane", "activity", "start_ns"], how="anti")
+    assert lost.is_empty(), f"readable before the kill, gone after it: {lost}"
+    assert f"`{lane}`" in output, output[-4000:]
+    assert processes_of(folder) == {}

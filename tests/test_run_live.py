@@ -1,0 +1,331 @@
+"""Following a run: growing streams, idle time so far, stalls, and what is shown of it."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from live_streams import stream
+from rich.console import Console
+
+from rlinsight.runs import stall
+from rlinsight.runs.coverage import Coverage
+from rlinsight.runs.deaths import Death, DeathWatch, shutdown_began
+from rlinsight.runs.live import LiveTrace
+from rlinsight.runs.live_state import Event, LiveState
+from rlinsight.runs.processes import Process, find, is_alive
+from rlinsight.runs.progress import Progress, duration
+from rlinsight.runs.tail import StreamTail
+from rlinsight.trace.process import Process as Recorder
+from rlinsight.trace.topology import Lane, Topology
+from rlinsight.trace.writer import TraceWriter, node_name
+
+S = 1_000_000_000
+
+
+def span(activity, start, end, lane="trainer", step=None):
+    end_ns = None if end is None else end * S
+    return {
+        "start_ns": start * S, "end_ns": end_ns, "activity": activity, "lane": lane, "step": step,
+    }  # fmt: skip
+
+
+# -- a stream that grows -------------------------------------------------------------------
+
+
+def test_a_stream_is_read_as_it_grows_and_nothing_twice(tmp_path):
+    path = tmp_path / "spans-n0-1.arrows"
+    data, ends = stream("spans", [[span("step", i, i + 1)] for i in range(5)], closed=True)
+    path.write_bytes(b"")
+    tail = StreamTail(path)
+    seen = []
+    for end in (*ends, len(data)):
+        path.write_bytes(data[:end])
+        seen.append([row["start_ns"] // S for b in tail.read() for row in b.to_pylist()])
+    assert seen == [[0], [1], [2], [3], [4], []]
+    assert tail.process == ("n0", 1)
+    tail.close()
+
+
+def test_a_stream_cut_anywhere_shows_what_is_whole_and_goes_on(tmp_path):
+    path = tmp_path / "spans-n0-1.arrows"
+    data, ends = stream("spans", [[span("step", i, i + 1)] for i in range(3)])
+    path.write_bytes(b"")
+    tail, seen = StreamTail(path), []
+    for cut in range(0, len(data) + 1, 7):
+        path.write_bytes(data[:cut])
+        seen += [row["start_ns"] // S for b in tail.read() for row in b.to_pylist()]
+        assert len(seen) == sum(end <= cut for end in ends)
+    path.write_bytes(data)
+    seen += [row["start_ns"] // S for b in tail.read() for row in b.to_pylist()]
+    assert seen == [0, 1, 2]
+    tail.close()
+
+
+@pytest.mark.parametrize("content", [b"x" * 100, b"\xff\xff\xff\xff" + b"\x08\0\0\0" + b"y" * 50])
+def test_a_foreign_file_yields_nothing(tmp_path, content):
+    path = tmp_path / "spans-n0-1.arrows"
+    path.write_bytes(content)
+    tail = StreamTail(path)
+    assert list(tail.read()) == []
+    path.write_bytes(content * 2)
+    assert list(tail.read()) == []
+    tail.close()
+
+
+def test_a_live_trace_counts_events_but_not_samples_of_gauges(tmp_path):
+    live = LiveTrace(tmp_path)
+    assert live.poll() == 0
+    with TraceWriter(tmp_path, lane="trainer") as writer:
+        writer.declare_lane(Lane("trainer", role="trainer"))
+        writer.span("step", start_ns=S, end_ns=2 * S, step=4)
+        writer.counter("queue_depth", 17)
+        writer.metric("timing_s/step", 1.5, step=4, ts_ns=2 * S)
+        writer.metric("perf/throughput", 900.0, step=4)
+        writer.flush()
+        assert live.poll() == 3
+        assert live.poll() == 0
+        writer.counter("queue_depth", 18)
+        writer.flush()
+        assert live.poll() == 0
+    assert (live.state.step, live.state.queue_depth) == (4, 18)
+    assert live.state.tokens_per_s_per_device == 900.0
+    assert [lane.id for lane in live.state.topology.lanes] == ["trainer"]
+    assert live.state.last_events["trainer"].sentence(5 * S) == "step of step 4, ended 3 s ago"
+    assert live.state.lanes_of(live.state.processes[0]) == ("trainer",)
+    live.close()
+
+
+# -- idle time so far ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("closed", "opened", "until", "since", "covered"),
+    [
+        ([(0, 4), (2, 6)], [], 10, 0, 6),  # overlapping
+        ([(0, 4), (6, 8)], [], 10, 0, 6),  # apart
+        ([(6, 8), (0, 4), (3, 7)], [], 10, 0, 8),  # joined by a later one
+        ([(0, 4)], [6], 10, 0, 8),  # one still open
+        ([(0, 8)], [2, 6], 10, 0, 10),  # open ones begin within a closed one
+        ([(0, 4), (5, 7)], [6], 10, 0, 9),
+        ([(0, 4), (6, 8)], [], 7, 2, 3),  # only from 2 to 7
+        ([(0, 2)], [1], 9, 4, 5),  # open since before the window
+        ([], [], 10, 0, 0),
+    ],
+)
+def test_coverage_is_the_union(closed, opened, until, since, covered):
+    coverage = Coverage()
+    for key, start in enumerate(opened):
+        coverage.open(key, start)
+    for start, end in closed:
+        coverage.close(("closed", start), start, end)
+    assert coverage.covered_ns(until, since_ns=since) == covered
+
+
+def test_an_interval_seen_open_is_not_counted_again_when_it_closes():
+    coverage = Coverage()
+    coverage.open("a", 2)
+    assert coverage.covered_ns(10, since_ns=0) == 8
+    coverage.close("a", 2, 5)
+    assert coverage.covered_ns(10, since_ns=0) == 3
+
+
+def request(name, lane, submit, end=None, attempt=1):
+    return {
+        "request_id": name, "attempt": attempt, "lane": lane, "submit_ns": submit * S,
+        "end_ns": None if end is None else end * S,
+    }  # fmt: skip
+
+
+def with_replicas(*kinds):
+    lanes = [Lane(f"replica{i}", role="replica", engine_kind=k) for i, k in enumerate(kinds)]
+    return LiveState(processes=[Recorder("n0", 1, topology=Topology(lanes=tuple(lanes)))])
+
+
+def test_idle_ratios_begin_with_the_first_step():
+    state = with_replicas("standalone", "standalone")
+    assert state.trainer_idle(10 * S) is None
+    state.take_steps([span("step", 10, 20)])
+    state.take_waits([span("wait_samples", 10, 14), span("wait_samples", 20, None)])
+    assert state.trainer_idle(30 * S) == pytest.approx(14 / 20)
+    # replica0: busy 5-15 and from 25 on; replica1: never
+    state.take_requests([request("a", "replica0", 5, 15), request("b", "replica0", 25)])
+    assert state.rollout_idle(30 * S) == pytest.approx(1 - (10 / 20 + 0) / 2)
+
+
+def test_hybrid_replicas_do_not_count_beside_standalone_ones():
+    state = with_replicas("hybrid", "standalone")
+    state.take_steps([span("step", 0, 10)])
+    state.take_requests([request("a", "replica0", 0, 10), request("b", "replica1", 0, 4)])
+    assert state.rollout_idle(10 * S) == pytest.approx(0.6)
+    alone = with_replicas("hybrid")
+    alone.take_steps([span("step", 0, 10)])
+    alone.take_requests([request("a", "replica0", 0, 10)])
+    assert alone.rollout_idle(10 * S) == pytest.approx(0.0)
+
+
+def test_the_pace_is_that_of_the_last_steps():
+    state = LiveState()
+    for step, at in enumerate([0, 100, 110, 120, 130, 140, 150], start=1):
+        state.take_metrics([{"key": "timing_s/step", "value": 1.0, "step": step, "ts_ns": at * S}])
+    assert state.seconds_per_step() == pytest.approx(10.0)
+    assert state.step == 7
+
+
+# -- what is shown -------------------------------------------------------------------------
+
+
+def shown(state, *, total_steps=None, calls=1):
+    text = io.StringIO()
+    console = Console(file=text, width=200)
+    with Progress(console, total_steps=total_steps, console_log=Path("console.log")) as progress:
+        for _ in range(calls):
+            progress.update(state)
+    return text.getvalue()
+
+
+def test_before_anything_records_the_user_is_told_where_to_look():
+    assert "no process records yet; output in console.log" in shown(LiveState())
+
+
+def test_the_start_up_phase_names_the_lanes_that_have_appeared():
+    state = with_replicas("standalone", "standalone")
+    assert "starting for 0 s: 2 lanes: replica0, replica1" in shown(state)
+
+
+def test_outside_a_terminal_there_is_one_line_per_step():
+    state = LiveState(step=3, tokens_per_s_per_device=812.4, queue_depth=5)
+    now = time.time_ns()
+    state.first_step_ns = now - 100 * S
+    state.take_waits([{"start_ns": now - 100 * S, "end_ns": now - 70 * S}])
+    state.step_ends_ns.extend([now - 20 * S, now])
+    text = shown(state, total_steps=8, calls=5)
+    assert text == "step 3/8, 812 tokens/s per device, trainer idle 30%, queue 5, ETA 1 min 40 s\n"
+
+
+def test_what_is_not_known_is_left_out():
+    assert shown(LiveState(step=1)) == "step 1\n"
+
+
+def test_a_terminal_gets_one_line_that_is_kept_current():
+    text = io.StringIO()
+    console = Console(file=text, width=120, force_terminal=True)
+    state = LiveState(step=2, tokens_per_s_per_device=10.0)
+    with Progress(console, total_steps=4, console_log=Path("c")) as progress:
+        progress.update(state)
+        progress.say(["something that must stay"])
+        time.sleep(0.4)
+    assert "step 2/4" in text.getvalue()
+    assert "something that must stay" in text.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (59, "59 s"), (61, "1 min 01 s"), (3600, "1 h 00 min"), (7500, "2 h 05 min")],
+)
+def test_durations_have_two_units(seconds, text):
+    assert duration(seconds) == text
+
+
+# -- stalls and deaths ---------------------------------------------------------------------
+
+
+def test_console_output_is_progress_only_until_something_is_recorded(tmp_path):
+    console = tmp_path / "console.log"
+    console.write_text("loading\n")
+    watch = stall.StallWatch(console)
+    time.sleep(0.1)
+    watch.note(0)
+    assert watch.quiet_s() < 0.1
+    watch.note(3)
+    time.sleep(0.1)
+    console.write_text("loading\nwaiting for samples\n")
+    watch.note(0)
+    assert watch.quiet_s() >= 0.1
+
+
+def test_a_stall_lists_the_longest_silent_lane_first():
+    events = {
+        "trainer": Event(10 * S, None, "wait_samples", 4),
+        "replica0": Event(2 * S, 5 * S, "generation request", None),
+    }
+    assert stall.explanation(61.2, events, 65 * S) == [
+        "no progress for 61 s; last event per lane:",
+        "  replica0: generation request, ended 60 s ago",
+        "  trainer: wait_samples of step 4, open for 55 s",
+    ]
+
+
+def recorder(pid, *, ended=None, flushed=0, node=None):
+    return Recorder(node or node_name(), pid, flushed_ns=flushed, ended_ns=ended)
+
+
+def test_a_process_that_is_gone_without_ending_its_recording_has_died():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    state = LiveState(processes=[recorder(child.pid), recorder(os.getpid())])
+    state.note("replica0", Event(S, None, "wake", None), (node_name(), child.pid))
+    watch = DeathWatch()
+    watch.look(state)
+    assert watch.deaths == []
+    child.kill()
+    child.communicate()
+    watch.look(state)
+    watch.look(state)
+    assert [(death.pid, death.lanes) for death in watch.deaths] == [(child.pid, ("replica0",))]
+    assert "`replica0`: " in watch.deaths[0].sentence(state.last_events, 8 * S)
+    assert "died; last event: wake, open for 7 s" in watch.deaths[0].sentence(
+        state.last_events, 8 * S
+    )
+
+
+def test_a_process_that_ended_its_recording_has_not_died():
+    state = LiveState(processes=[recorder(2**22 + 1, ended=5 * S)])
+    watch = DeathWatch()
+    watch.look(state)
+    assert watch.deaths == []
+
+
+def test_a_process_of_another_node_is_dead_when_it_is_silent():
+    now = time.time_ns()
+    silent = recorder(1, node="far", flushed=now - 60 * S)
+    watch = DeathWatch()
+    watch.look(LiveState(processes=[silent, recorder(2, node="far", flushed=now)]))
+    assert [death.pid for death in watch.deaths] == [1]
+
+
+def death(name, seen, heard=None):
+    heard = seen if heard is None else heard
+    return Death((name,), "n0", 1, "p", int(heard * S), int(seen * S))
+
+
+def test_the_first_to_die_is_the_cause_and_the_rest_follow():
+    watch = DeathWatch()
+    watch.deaths = [death("replica0", 100.0), death("trainer", 103.0)]
+    assert [d.lanes for d in watch.first()] == [("replica0",)]
+
+
+def test_of_those_found_gone_together_the_longest_silent_came_first():
+    watch = DeathWatch()
+    watch.deaths = [death("trainer", 100.0, heard=99.9), death("replica0", 100.0, heard=98.2)]
+    assert [d.lanes for d in watch.first()] == [("replica0",)]
+
+
+def test_who_dies_after_the_program_began_to_end_was_ended_by_it():
+    watch = DeathWatch()
+    watch.deaths = [death("replica0", 100.0), death("replica1", 100.2)]
+    assert watch.first(shutdown_ns=int(99.5 * S)) == []
+    assert watch.first(shutdown_ns=int(100.1 * S)) == [watch.deaths[0]]
+    recorders = [recorder(1, ended=20 * S), recorder(2, ended=99 * S), recorder(3)]
+    assert shutdown_began(recorders, 100 * S) == 99 * S
+    assert shutdown_began([recorder(3)], 100 * S) is None
+
+
+def test_a_pid_that_is_used_again_is_another_process():
+    found = find(os.getpid())
+    assert is_alive(found)
+    assert not is_alive(Process(found.pid, found.started - 1))
