@@ -9,9 +9,10 @@ import polars as pl
 
 from rlinsight.analyzers.causes import Evidence
 from rlinsight.analyzers.intervals import union
-from rlinsight.analyzers.occupancy import attr, devices_of
+from rlinsight.analyzers.occupancy import attr
 from rlinsight.analyzers.pools import POOL_NAMES
 from rlinsight.analyzers.states import cause_of, kind
+from rlinsight.analyzers.tables import devices_of
 from rlinsight.trace.topology import Topology
 
 #: How many bubbles a report lists one by one, the largest first. Totals are over all.
@@ -64,7 +65,7 @@ def bubbles(segments: pl.DataFrame, known: Evidence, counters: pl.DataFrame) -> 
     Idle intervals of several devices of a pool that overlap and share a cause are one bubble;
     its device-seconds are the sum over the devices.
     """
-    idle = _idle(segments, known.topology)
+    idle = idle_segments(segments, known.topology)
     merged = _merged(idle)
     mini_batch_s = mini_batch_seconds(known.spans, known.topology)
     pool_ns = _pool_ns(segments, known.topology)
@@ -96,7 +97,8 @@ def mini_batch_seconds(spans: pl.DataFrame, topology: Topology) -> float | None:
     return None
 
 
-def _idle(segments: pl.DataFrame, topology: Topology) -> pl.DataFrame:
+def idle_segments(segments: pl.DataFrame, topology: Topology) -> pl.DataFrame:
+    """Return the segments in which a device idles, with their `owner` and `cause`."""
     owners = {device.id: POOL_NAMES[device.pool] for device in topology.devices}
     causes = {
         state: cause_of(state)

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from rlinsight.analyzers.identity import key
 from rlinsight.analyzers.length_bias import LengthBias, length_bias
 from rlinsight.analyzers.length_cap import LengthCap, length_cap
 from rlinsight.analyzers.length_growth import Drift, length_drift
@@ -192,13 +193,13 @@ def variance_split(samples: pl.DataFrame) -> VarianceSplit:
     if grouped.is_empty():
         return VarianceSplit(None, None, None, 0, share)
     tokens = pl.col("response_tokens")
-    groups = grouped.group_by("group_uid").agg(
-        n=pl.len(), mean=tokens.mean(), var=tokens.var(ddof=0)
+    centred = grouped.with_columns(tokens - tokens.mean())
+    groups = centred.group_by(key("group_uid").alias("key")).agg(
+        n=pl.len(), sum=tokens.sum(), squares=(tokens**2).sum()
     )
-    n, overall = len(grouped), grouped["response_tokens"].mean()
+    n, squared_mean = len(grouped), pl.col("sum") ** 2 / pl.col("n")
     within, between = groups.select(
-        within=(pl.col("n") * pl.col("var")).sum() / n,
-        between=(pl.col("n") * (pl.col("mean") - overall) ** 2).sum() / n,
+        within=(pl.col("squares") - squared_mean).sum() / n, between=squared_mean.sum() / n
     ).row(0)
     total = float(grouped.select(tokens.var(ddof=0)).item())
     return VarianceSplit(total, within, between, len(groups), share)
@@ -233,12 +234,13 @@ def _with_replica(samples: pl.DataFrame, requests: pl.DataFrame) -> pl.DataFrame
     if "lane" in samples.columns:
         return samples
     last = (
-        requests.select("sample_uid", "lane", "submit_ns")
-        .filter(pl.col("sample_uid").is_not_null())
-        .group_by("sample_uid")
-        .agg(pl.col("lane").sort_by("submit_ns").last())
+        requests.select("lane", "submit_ns", key=key("sample_uid"))
+        .filter(pl.col("key").is_not_null())
+        .sort("submit_ns")
+        .group_by("key")
+        .agg(pl.col("lane").last())
     )
-    return samples.join(last, on="sample_uid", how="left")
+    return samples.with_columns(key=key("sample_uid")).join(last, on="key", how="left")
 
 
 def _configured_cap(config: Mapping[str, Any] | None) -> int | None:

@@ -10,43 +10,28 @@ from rlinsight.analyzers.states import (
     STATE_OF_ACTIVITY,
     STATE_OF_PAUSE,
 )
-from rlinsight.trace.reader import Trace
-from rlinsight.trace.topology import Lane, Topology
+from rlinsight.analyzers.tables import Tables, devices_of, within
+from rlinsight.trace.topology import Topology
 
 Window = tuple[int, int]
 
 
-#: A driver stands for all devices of its pool; it is not bound to one.
-_POOL_OF_DRIVER = {"trainer": "trainer", "rollouter": "rollout"}
-
-
 def lane_devices(topology: Topology) -> pl.DataFrame:
-    """Return one row (lane, device) for each device that a lane occupies.
-
-    A trainer or rollouter lane that declares no device stands for its whole pool.
-    """
+    """Return one row (lane, device) for each device that a lane occupies."""
     pairs = [(lane.id, device) for lane in topology.lanes for device in devices_of(lane, topology)]
     return pl.DataFrame(pairs, schema={"lane": pl.String, "device": pl.String}, orient="row")
 
 
-def devices_of(lane: Lane, topology: Topology) -> tuple[str, ...]:
-    """Return the ids of the devices that a lane occupies."""
-    pool = _POOL_OF_DRIVER.get(lane.role)
-    if lane.devices or pool is None:
-        return lane.devices
-    return tuple(device.id for device in topology.devices if device.pool == pool)
-
-
-def occupancy(trace: Trace, window: Window) -> pl.DataFrame:
+def occupancy(tables: Tables, window: Window) -> pl.DataFrame:
     """Return intervals (device, state, start_ns, end_ns) clipped to `window`, unordered.
 
     `state` is an index into `states.PRIORITY`. Open intervals reach to the window's end.
     Intervals may overlap; `ledger.sweep` decides between them.
     """
-    intervals = pl.concat([_from_spans(trace, window), _from_requests(trace, window)])
+    intervals = pl.concat([_from_spans(tables, window), _from_requests(tables, window)])
     placed = (
         intervals.with_columns(pl.col("end_ns").fill_null(window[1]))
-        .join(lane_devices(trace.topology).lazy(), on="lane")
+        .join(lane_devices(tables.topology).lazy(), on="lane")
         .select("device", "state", "start_ns", "end_ns")
         .collect()
     )
@@ -62,9 +47,9 @@ def clip(intervals: pl.DataFrame, window: Window) -> pl.DataFrame:
     ).filter(pl.col("start_ns") < pl.col("end_ns"))
 
 
-def _from_spans(trace: Trace, window: Window) -> pl.LazyFrame:
+def _from_spans(tables: Tables, window: Window) -> pl.LazyFrame:
     return (
-        trace.table("spans", window=window)
+        within(tables.spans.lazy(), window, "start_ns", "end_ns")
         .with_columns(state=_span_state())
         .filter(pl.col("state").is_not_null())
         .select(
@@ -76,12 +61,12 @@ def _from_spans(trace: Trace, window: Window) -> pl.LazyFrame:
     )
 
 
-def _from_requests(trace: Trace, window: Window) -> pl.LazyFrame:
+def _from_requests(tables: Tables, window: Window) -> pl.LazyFrame:
     """A request occupies its replica from its admission: one that is parked at a gate waits."""
     doing = pl.when(pl.col("validate")).then(pl.lit("validate")).otherwise(pl.lit("generate"))
-    requests = trace.table("requests", window=window)
+    requests = within(tables.requests.lazy(), window, "submit_ns", "end_ns")
     return requests.join(
-        _admissions(trace, window), on=["request_id", "lane", "submit_ns"], how="left"
+        _admissions(tables), on=["request_id", "lane", "submit_ns"], how="left"
     ).select(
         "lane",
         pl.coalesce("admitted_ns", "submit_ns").alias("start_ns"),
@@ -90,12 +75,12 @@ def _from_requests(trace: Trace, window: Window) -> pl.LazyFrame:
     )
 
 
-def _admissions(trace: Trace, window: Window) -> pl.LazyFrame:
+def _admissions(tables: Tables) -> pl.LazyFrame:
     """Return when the gate let each parked request through: (request_id, lane, submit_ns, ...)."""
-    gates = trace.table("markers", window=window).filter(pl.col("kind") == "gate_wait")
+    gates = tables.markers.lazy().filter(pl.col("kind") == "gate_wait")
     return (
         gates.select("lane", admitted_ns="ts_ns", request_id=attr("request_id"))
-        .join(trace.table("requests", window=window), on=["request_id", "lane"])
+        .join(tables.requests.lazy(), on=["request_id", "lane"])
         .filter(pl.col("admitted_ns").is_between(pl.col("submit_ns"), pl.col("end_ns")))
         .group_by("request_id", "lane", "submit_ns")
         .agg(pl.col("admitted_ns").max())

@@ -6,15 +6,18 @@ import polars as pl
 
 from rlinsight.analyzers.framework import figures
 from rlinsight.analyzers.result import PoolReport
+from rlinsight.analyzers.slots import KindSlots, SlotUse
 from rlinsight.analyzers.states import UNATTRIBUTED, kind
 from rlinsight.trace.topology import Topology
 
 #: Pool of a device in the topology -> name of the pool in reports.
 POOL_NAMES = {"trainer": "trainer", "rollout": "rollouter"}
+#: The replicas that live on a pool's devices.
+_ENGINES = {"trainer": "hybrid", "rollout": "standalone"}
 
 
 def pool_reports(
-    ledger: pl.DataFrame, topology: Topology, metrics: pl.DataFrame
+    ledger: pl.DataFrame, topology: Topology, metrics: pl.DataFrame, slots: SlotUse
 ) -> dict[str, PoolReport]:
     """Return the report of each pool that has devices.
 
@@ -26,11 +29,14 @@ def pool_reports(
         devices = [device.id for device in topology.devices if device.pool == pool]
         if devices:
             spent = ledger.filter(pl.col("device").is_in(devices))
-            reports[name] = _report(spent, len(devices), metrics, name)
+            kind = slots.by_kind.get(_ENGINES[pool])
+            reports[name] = _report(spent, len(devices), metrics, name, kind)
     return reports
 
 
-def _report(spent: pl.DataFrame, devices: int, metrics: pl.DataFrame, name: str) -> PoolReport:
+def _report(
+    spent: pl.DataFrame, devices: int, metrics: pl.DataFrame, name: str, slots: KindSlots | None
+) -> PoolReport:
     per_state = spent.group_by("state").agg(pl.col("ns").sum()).sort("ns", descending=True)
     ns: dict[str, int] = dict(per_state.iter_rows())
     kinds = {
@@ -50,4 +56,5 @@ def _report(spent: pl.DataFrame, devices: int, metrics: pl.DataFrame, name: str)
         ledger={state: value / 1e9 for state, value in ns.items()},
         framework_idle_ratio=logged[0].value if logged else None,
         framework_figures=logged,
+        slot_utilization=slots.utilization if slots else None,
     )

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,9 @@ import polars as pl
 from rlinsight.analyzers.trigger_steps import Trigger
 
 Ints = npt.NDArray[np.int64]
+
+#: A sample complete this long after it was consumed is more than clocks that differ.
+_CLOCK_TOLERANCE_NS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,12 @@ def _fresh_only_wait(
     unclear = sum(s.available_ns is None or s.stale_units is None for s in steps)
     if unclear:
         return None, f"version or time of samples is unknown in {unclear} of {len(steps)} steps"
+    absurd = sum((s.available_ns or 0) > s.end_ns + _CLOCK_TOLERANCE_NS for s in steps)
+    if absurd:
+        return (
+            None,
+            f"samples were consumed before they were complete in {absurd} of {len(steps)} steps",
+        )
     needed = np.cumsum([step.units for step in steps])
     fresh = pool.fresh(version, int(needed[-1]))
     if len(fresh) < needed[-1]:

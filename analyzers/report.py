@@ -2,61 +2,150 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+
 import polars as pl
 
-from rlinsight.analyzers.bubbles import bubbles
+from rlinsight.analyzers.balance_report import balance
+from rlinsight.analyzers.bubbles import bubbles, idle_segments
 from rlinsight.analyzers.causes import Evidence, evidence_intervals
+from rlinsight.analyzers.coverage import coverage
+from rlinsight.analyzers.dead import SILENT_S
 from rlinsight.analyzers.header import header
+from rlinsight.analyzers.idle_figures import idle_figures
+from rlinsight.analyzers.known_defects import known_defects
 from rlinsight.analyzers.ledger import ledger, sweep
+from rlinsight.analyzers.lengths import lengths
+from rlinsight.analyzers.liveness import Liveness, liveness
+from rlinsight.analyzers.metrics_only import metrics_only
 from rlinsight.analyzers.occupancy import clip, occupancy
+from rlinsight.analyzers.overlap import outside_steps, overlap, run_ahead
 from rlinsight.analyzers.per_window import clipped, version_rows
 from rlinsight.analyzers.pools import pool_reports
+from rlinsight.analyzers.quality import quality
 from rlinsight.analyzers.result import Report
+from rlinsight.analyzers.slots import slot_use
+from rlinsight.analyzers.staleness import staleness, trained_in
 from rlinsight.analyzers.steps import activity_times, step_rows
+from rlinsight.analyzers.sync import syncs
+from rlinsight.analyzers.tables import Tables, read_tables, within
 from rlinsight.analyzers.throughput import throughput
-from rlinsight.analyzers.trust import trust
-from rlinsight.analyzers.versions import version_windows
+from rlinsight.analyzers.tokens import token_account
+from rlinsight.analyzers.trust import doubts, trust
+from rlinsight.analyzers.verdict import verdict
 from rlinsight.analyzers.window import choose_window
+from rlinsight.trace.process import Process
 from rlinsight.trace.reader import Trace
 
+Window = tuple[int, int]
 
-def build(trace: Trace, asked: tuple[int, int] | None) -> Report:
+
+def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Report:
     """Return the report of `trace` over the window `asked`, or over the one that is chosen."""
-    spans, samples = trace.spans.collect(), trace.samples.collect()
-    markers, counters = trace.markers.collect(), trace.counters.collect()
-    metrics, topology = trace.metrics.collect(), trace.topology
-    end_ns = trace.time_range[1] if trace.time_range else 0
-    versions = version_windows(markers, topology, end_ns)
-    info = choose_window(spans, samples, versions, trace.time_range, asked)
+    tables = read_tables(trace, lanes)
+    info = choose_window(tables, trace.time_range, asked)
     window = (info.start_ns, info.end_ns)
-    known = Evidence(
-        _within(spans, window),
-        trace.table("requests", window=window).collect(),
-        samples,
-        markers,
-        topology,
-        window,
-    )
-    devices = [device.id for device in topology.devices]
-    intervals = pl.concat([occupancy(trace, window), clip(evidence_intervals(known), window)])
-    segments = sweep(intervals, devices, window)
-    pools = pool_reports(ledger(segments), topology, metrics)
-    rows = version_rows(segments, clipped(versions, window), samples, topology)
+    segments, known = _segments(tables, window)
+    slots = slot_use(tables.requests, tables.topology, window)
+    pools = pool_reports(ledger(segments), tables.topology, tables.metrics, slots)
+    found = bubbles(segments, known, tables.counters)
+    rows = version_rows(segments, clipped(tables.versions, window), tables.samples, tables.topology)
+    both = overlap(segments, window)
+    alive = _liveness(trace, tables)
+    trusted = trust(trace, tables.spans, pools)
     return Report(
         run=header(trace),
         window=info,
-        throughput=throughput(samples, window, len(devices), rows),
+        liveness=alive,
+        verdict=verdict(
+            pools, found, both.overlap_ratio if both else None, alive, doubts(trusted, info)
+        ),
+        throughput=throughput(tables.samples, window, len(tables.topology.devices), rows),
         pools=pools,
-        bubbles=bubbles(segments, known, counters),
+        bubbles=found,
         versions=tuple(rows),
-        activities=tuple(activity_times(spans, topology, info.end_ns)),
-        steps=tuple(step_rows(spans, samples)),
-        trust=trust(trace, spans, pools),
+        overlap=both,
+        slots=slots,
+        run_ahead=run_ahead(tables.samples, window),
+        outside_steps=outside_steps(tables.spans, window),
+        staleness=staleness(tables.samples, tables.requests, window=window),
+        tokens=token_account(tables.requests, tables.samples, window=window),
+        coverage=coverage(
+            tables.spans,
+            tables.samples,
+            tables.requests,
+            topology=tables.topology,
+            versions=tables.versions,
+            window=window,
+            config=tables.config,
+        ),
+        lengths=lengths(
+            tables.samples,
+            tables.requests,
+            window=window,
+            topology=tables.topology,
+            counters=tables.counters,
+            spans=tables.spans,
+            metrics=tables.metrics,
+            config=tables.config,
+        ),
+        balance=balance(tables, idle_segments(segments, tables.topology), window),
+        sync=syncs(within(tables.spans, window, "start_ns", "end_ns"), tables.markers,
+                   tables.topology),
+        quality=quality(
+            trained_in(tables.samples, window),
+            tables.metrics.filter(pl.col("ts_ns").is_between(*window)),
+        ),
+        defects=known_defects(
+            metrics=tables.metrics,
+            spans=tables.spans,
+            markers=tables.markers,
+            topology=tables.topology,
+            started_ns=trace.time_range[0] if trace.time_range else None,
+            ended=trace.manifest.ended_ns is not None,
+        ),
+        idle_figures=idle_figures(
+            tables.metrics, tables.spans, tables.counters, tables.topology, window
+        ),
+        metrics_only=None if pools else metrics_only(tables.metrics, trace.mode),
+        activities=tuple(activity_times(tables.spans, tables.topology, info.end_ns)),
+        steps=tuple(step_rows(tables.spans, tables.samples)),
+        trust=trusted,
+        segments=segments,
     )
 
 
-def _within(spans: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:
-    start, end = window
-    return spans.filter(
-        (pl.col("start_ns") < end) & (pl.col("end_ns").is_null() | (pl.col("end_ns") > start))
+def _segments(tables: Tables, window: Window) -> tuple[pl.DataFrame, Evidence]:
+    known = Evidence(
+        within(tables.spans, window, "start_ns", "end_ns"),
+        within(tables.requests, window, "submit_ns", "end_ns"),
+        tables.samples,
+        tables.markers,
+        tables.topology,
+        window,
     )
+    intervals = pl.concat([occupancy(tables, window), clip(evidence_intervals(known), window)])
+    devices = [device.id for device in tables.topology.devices]
+    return sweep(intervals, devices, window), known
+
+
+def _liveness(trace: Trace, tables: Tables) -> Liveness:
+    return liveness(
+        spans=tables.spans,
+        requests=tables.requests,
+        samples=tables.samples,
+        markers=tables.markers,
+        counters=tables.counters,
+        topology=tables.topology,
+        processes=trace.processes,
+        now_ns=_now_ns(trace.processes, tables.end_ns),
+        ended=trace.manifest.ended_ns is not None,
+    )
+
+
+def _now_ns(processes: Sequence[Process], end_ns: int) -> int:
+    """A running trace is judged now; one that ended or was cut off, at its last record."""
+    now_ns = time.time_ns()
+    heard = max((p.flushed_ns for p in processes if p.ended_ns is None), default=0)
+    return now_ns if now_ns - heard < SILENT_S * 1e9 else end_ns

@@ -13,6 +13,8 @@ from rlinsight.analyzers.intervals import intersect, union
 
 Ints = npt.NDArray[np.int64]
 
+_INTERVALS = {"start_ns": pl.Int64, "end_ns": pl.Int64, "lane": pl.String}
+
 
 @dataclass(frozen=True)
 class Levels:
@@ -41,13 +43,13 @@ def request_levels(
     Of `counters`, `waiting_requests` of the lanes is used.
     """
     events = _events(requests, lanes, _waiting(counters, lanes, horizon_ns(requests)))
-    order = np.lexsort((events["ts"], events["lane"]))
+    order = _order(events["lane"], events["ts"])
     ts, lane = events["ts"][order], events["lane"][order]
     solid = np.flatnonzero((lane[1:] == lane[:-1]) & (ts[1:] > ts[:-1]))
     counts = {
         name: np.cumsum(events[name][order])[solid] for name in ("running", "training", "waiting")
     }
-    submits = np.cumsum(events["running"][order] > 0)[solid]
+    submits: Ints = np.cumsum(events["running"][order] > 0, dtype=np.int64)[solid]
     after = (counts["running"][:-1] == 0) | (lane[solid][1:] != lane[solid][:-1])
     busy = np.cumsum(np.r_[True, after][: len(solid)])
     kept = counts["running"] > 0
@@ -59,6 +61,18 @@ def request_levels(
         submits=submits[kept],
         **{name: count[kept] for name, count in counts.items()},
     )
+
+
+def _order(lane: Ints, ts: Ints) -> Ints:
+    """Sort by lane, then time: by one combined key, which is a third of the price, if it fits."""
+    if len(ts) == 0:
+        return np.empty(0, np.int64)
+    first, width = int(ts.min()), int(np.ptp(ts)) + 1
+    if width * (int(lane.max()) + 1) > np.iinfo(np.int64).max:
+        order: Ints = np.lexsort((ts, lane))
+    else:
+        order = np.argsort(lane * width + (ts - first))
+    return order
 
 
 def horizon_ns(requests: pl.DataFrame) -> int:
@@ -115,18 +129,37 @@ def _events(requests: pl.DataFrame, lanes: Sequence[str], waiting: pl.DataFrame)
 def _waiting(counters: pl.DataFrame | None, lanes: Sequence[str], until_ns: int) -> pl.DataFrame:
     """Return when requests waited inside the engine of each replica."""
     if counters is None:
-        schema = {"start_ns": pl.Int64, "end_ns": pl.Int64, "lane": pl.String}
-        return pl.DataFrame(schema=schema)
+        return pl.DataFrame(schema=_INTERVALS)
     of_engines = (pl.col("name") == "waiting_requests") & pl.col("lane").is_in(list(lanes))
     return _above_zero(counters.filter(of_engines), until_ns)
 
 
 def _above_zero(gauge: pl.DataFrame, until_ns: int) -> pl.DataFrame:
-    """Return when a gauge, which holds until its next value, is above 0."""
-    until = pl.col("ts_ns").shift(-1).over("lane").fill_null(until_ns)
-    held = gauge.sort("lane", "ts_ns").select("lane", "value", start_ns="ts_ns", end_ns=until)
-    above = (pl.col("value") > 0) & (pl.col("start_ns") < pl.col("end_ns"))
-    return held.filter(above).select("start_ns", "end_ns", "lane")
+    """Return when a gauge, which holds until its next value, is above 0: disjoint, by lane."""
+    if gauge.is_empty():
+        return pl.DataFrame(schema=_INTERVALS)
+    names = gauge["lane"].unique().sort().to_list()
+    lane = _codes(gauge, names)
+    order = _order(lane, gauge["ts_ns"].to_numpy())
+    lane, ts = lane[order], gauge["ts_ns"].to_numpy()[order]
+    above = gauge["value"].to_numpy()[order] > 0
+    first = np.r_[True, lane[1:] != lane[:-1]]
+    changed = np.flatnonzero(first | np.r_[False, above[1:] != above[:-1]])
+    lane, ts, above = lane[changed], ts[changed], above[changed]
+    same = np.r_[lane[1:] == lane[:-1], False]
+    ends = np.where(same, np.r_[ts[1:], until_ns], until_ns)
+    kept = above & (ts < ends)
+    place = pl.Series(lane[kept])
+    lanes = pl.Series("lane", names, dtype=pl.String).gather(place)
+    return pl.DataFrame({"start_ns": ts[kept], "end_ns": ends[kept], "lane": lanes})
+
+
+def _codes(frame: pl.DataFrame, lanes: Sequence[str]) -> Ints:
+    if frame.is_empty():
+        return np.zeros(0, np.int64)
+    index = {name: i for i, name in enumerate(lanes)}
+    codes: Ints = frame["lane"].replace_strict(index, return_dtype=pl.Int64).to_numpy()
+    return codes
 
 
 def _without(left: pl.DataFrame, paused: pl.DataFrame) -> pl.DataFrame:

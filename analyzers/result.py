@@ -6,12 +6,28 @@ say otherwise (nothing is clamped); None is unknown.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from rlinsight.analyzers.balance_report import Balance
     from rlinsight.analyzers.bubbles import Bubbles
+    from rlinsight.analyzers.coverage import Coverage
+    from rlinsight.analyzers.defects import Defect
+    from rlinsight.analyzers.idle_figures import IdleFigures
+    from rlinsight.analyzers.lengths import Lengths
+    from rlinsight.analyzers.liveness import Liveness
+    from rlinsight.analyzers.metrics_only import MetricsOnly
+    from rlinsight.analyzers.overlap import OutsideSteps, Overlap, RunAhead
     from rlinsight.analyzers.per_window import VersionRow
+    from rlinsight.analyzers.quality import Quality
+    from rlinsight.analyzers.slots import SlotUse
+    from rlinsight.analyzers.staleness import Staleness
+    from rlinsight.analyzers.sync import SyncReport
+    from rlinsight.analyzers.tokens import TokenAccount
+    from rlinsight.analyzers.verdict import Verdict
 
 REPORT_SCHEMA_VERSION: Final = 1
 
@@ -129,31 +145,49 @@ class Trust:
     unattributed_ratio: float | None
     hook_seconds: float | None
     hook_share: float | None
-    dead_lanes: dict[str, str]
+    uncalibrated_lanes: tuple[str, ...]
     remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Report:
-    """The result of `rlinsight.open(path).analyze()`."""
+    """The result of `rlinsight.open(path).analyze()`; `docs/analysis.md` defines every figure.
+
+    Parts are None where nothing they need was recorded. `metrics_only` is set for a trace
+    without devices, which holds nothing but what the framework logged. `segments` is the
+    ledger over time (device, state, start_ns, end_ns), for drawing.
+    """
 
     run: RunHeader
     window: WindowInfo
+    liveness: Liveness
+    verdict: Verdict
     throughput: Throughput
     pools: dict[str, PoolReport]
     bubbles: Bubbles
     versions: tuple[VersionRow, ...]
+    overlap: Overlap | None
+    slots: SlotUse
+    run_ahead: RunAhead | None
+    outside_steps: OutsideSteps
+    staleness: Staleness
+    tokens: TokenAccount | None
+    coverage: Coverage
+    lengths: Lengths
+    balance: Balance
+    sync: SyncReport | None
+    quality: Quality
+    defects: tuple[Defect, ...]
+    idle_figures: IdleFigures | None
+    metrics_only: MetricsOnly | None
     activities: tuple[ActivityTime, ...]
     steps: tuple[StepRow, ...]
     trust: Trust
+    segments: pl.DataFrame = field(repr=False, compare=False)
     schema_version: int = field(default=REPORT_SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form of `rlinsight analyze --json`; see docs/analysis.md."""
-        plain = asdict(self)
-        found = plain.pop("bubbles")
-        return plain | {
-            "bubbles": found["largest"],
-            "bubble_totals": found["totals"],
-            "mini_batch_s": found["mini_batch_s"],
-        }
+        from rlinsight.analyzers.document import document
+
+        return document(self)

@@ -21,6 +21,8 @@ from typing import Final
 
 import polars as pl
 
+from rlinsight.analyzers.identity import key
+
 Window = tuple[int, int]
 
 #: The fates of table `samples` that mean the trajectory will never be trained.
@@ -111,24 +113,31 @@ def cohort(
     consumed, or by the last of its requests. Without a window all samples are returned, even
     those without any time.
     """
+    return samples.filter(born_in(samples, requests, window))
+
+
+def born_in(
+    samples: pl.DataFrame, requests: pl.DataFrame | None, window: Window | None
+) -> pl.Series:
+    """Return which samples are in the `cohort` of `window`."""
     if window is None:
-        return samples
-    born = pl.coalesce("produced_ns", "consumed_ns")
-    undated = samples.filter(born.is_null())
-    dated = samples.filter(born.is_between(*window))
-    if requests is None or undated.is_empty():
-        return dated
-    last = last_request_ns(requests.join(undated.select("sample_uid"), on="sample_uid", how="semi"))
-    late = last.filter(pl.col("last_ns").is_between(*window))
-    return pl.concat([dated, undated.join(late, on="sample_uid", how="semi")])
+        return pl.repeat(value=True, n=len(samples), eager=True)
+    born = samples.select(born=pl.coalesce("produced_ns", "consumed_ns"))["born"]
+    inside = born.is_between(*window).fill_null(value=False)
+    if requests is None or born.null_count() == 0:
+        return inside
+    last = last_request_ns(requests).filter(pl.col("last_ns").is_between(*window))["key"]
+    keys = samples.select(key("sample_uid")).to_series()
+    return inside | (born.is_null() & keys.is_in(last.implode()))
 
 
 def last_request_ns(requests: pl.DataFrame) -> pl.DataFrame:
-    """Return (sample_uid, last_ns): when the last request of each training sample ended."""
+    """Return (key, last_ns): when the last request of each training sample ended."""
     training = requests.filter(
         pl.col("sample_uid").is_not_null() & pl.col("validate").ne_missing(pl.lit(value=True))
     )
-    return training.group_by("sample_uid").agg(last_ns=pl.coalesce("end_ns", "submit_ns").max())
+    last = pl.coalesce("end_ns", "submit_ns").max()
+    return training.group_by(key("sample_uid").alias("key")).agg(last_ns=last)
 
 
 def lags(samples: pl.DataFrame, newer: str, older: str) -> Lags:

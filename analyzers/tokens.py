@@ -25,7 +25,8 @@ from typing import Final, Literal
 
 import polars as pl
 
-from rlinsight.analyzers.staleness import LOST_FATES, cohort
+from rlinsight.analyzers.identity import key
+from rlinsight.analyzers.staleness import LOST_FATES, born_in
 
 Window = tuple[int, int]
 
@@ -42,9 +43,10 @@ class TokenAccount:
     `source` tells whether `generated_tokens` was counted from requests or is the sum over
     samples, in which case there is nothing to check it against and `residual_tokens` is None.
     `discarded_tokens`: of attempts that a later one did not go on from. `in_flight_tokens`:
-    of finished requests whose trajectory was not complete when the recording ended. `unassigned_tokens`:
-    of requests that name no trajectory where others do. `assumed_continued_tokens` (part of
-    the others, not a term) are of aborted attempts whose continuation could not be checked.
+    of finished requests whose trajectory was not complete when the recording ended.
+    `unassigned_tokens`: of requests that name no trajectory where others do.
+    `assumed_continued_tokens` (part of the others, not a term) are of aborted attempts whose
+    continuation could not be checked.
     """
 
     source: Literal["requests", "samples"]
@@ -82,16 +84,29 @@ def token_account(
     All requests of a sample are accounted with it, also those before the window; requests
     without a sample count where they ended. Returns None where no token is known.
     """
-    born = cohort(samples, requests, window)
-    training = requests.filter(pl.col("validate").ne_missing(pl.lit(value=True))).select(
-        "request_id", "sample_uid", "submit_ns", "end_ns", "attempt", "finish",
-        "prompt_tokens", "response_tokens",
-    )  # fmt: skip
+    table = samples.select(
+        "sample_uid",
+        fate=pl.col("fate").fill_null(_UNCONSUMED),
+        tokens=pl.col("response_tokens").cast(pl.Int64),
+        born=born_in(samples, requests, window),
+    )
+    training = requests.filter(pl.col("validate").ne_missing(pl.lit(value=True)))
     if training["response_tokens"].null_count() == len(training):
-        return _from_samples(born, len(training.filter(pl.col("end_ns").is_null())))
-    by_sample, loose = _per_sample(_judged(training), samples, born, window)
-    linked = by_sample["sample_uid"].is_not_null().any()
-    return _from_requests(_fate_tokens(born, by_sample), born, by_sample, loose, linked)
+        open_requests = training["end_ns"].null_count()
+        return _from_samples(table.filter("born"), open_requests)
+    table = _numbered(table)
+    joined = _joined(_judged(training.select(*_COLUMNS)), table)
+    mine = joined.filter("born")
+    loose = joined.filter(pl.col("trajectory").is_null())
+    if window is not None:
+        loose = loose.filter(pl.coalesce("end_ns", "submit_ns").is_between(*window))
+    return _from_requests(table.filter("born"), mine, loose)
+
+
+_COLUMNS = (
+    "request_id", "sample_uid", "submit_ns", "end_ns", "attempt", "prompt_tokens",
+    "response_tokens",
+)  # fmt: skip
 
 
 def _judged(requests: pl.DataFrame) -> pl.DataFrame:
@@ -100,7 +115,7 @@ def _judged(requests: pl.DataFrame) -> pl.DataFrame:
     A later attempt of the request keeps of an earlier one what its prompt reaches beyond the
     earlier one's prompt. `assumed` are the tokens for which that could not be checked.
     """
-    repeated = requests["request_id"].is_duplicated()
+    repeated = requests.select(key("request_id")).to_series().is_duplicated()
     none = pl.lit(0, pl.Int64)
     single = requests.filter(~repeated).with_columns(discarded=none, assumed=none)
     later = pl.col("prompt_tokens").fill_null(_NOT_KNOWN).reverse().cum_min().reverse().shift(-1)
@@ -117,64 +132,53 @@ def _judged(requests: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([single, judged.drop("later")])
 
 
-def _per_sample(
-    requests: pl.DataFrame, samples: pl.DataFrame, born: pl.DataFrame, window: Window | None
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return tokens per sample of `born`, and the requests in `window` that have no sample."""
-    known = requests.join(_trajectories(samples), on="sample_uid", how="semi")
-    loose = requests.join(_trajectories(samples), on="sample_uid", how="anti")
-    if window is not None:
-        loose = loose.filter(pl.coalesce("end_ns", "submit_ns").is_between(*window))
-    mine = known.join(_trajectories(born), on="sample_uid", how="semi")
-    by_sample = mine.group_by("sample_uid").agg(
-        generated=pl.col("response_tokens").cast(pl.Int64).sum(),
-        discarded=pl.col("discarded").sum(),
-        assumed=pl.col("assumed").sum(),
-        open=pl.col("end_ns").is_null().sum(),
+def _numbered(samples: pl.DataFrame) -> pl.DataFrame:
+    """Number the trajectories: outputs of one after the first have its id with `.n` behind."""
+    numbered = samples.with_row_index("trajectory")
+    if not samples["sample_uid"].str.contains(".", literal=True).any():
+        return numbered
+    first = pl.col("sample_uid").str.replace(r"/(\d+)\.\d+$", "/${1}")
+    return numbered.with_columns(sample_uid=first).with_columns(
+        pl.col("trajectory").min().over("sample_uid"), pl.col("born").any().over("sample_uid")
     )
-    return by_sample, loose
 
 
-def _trajectories(samples: pl.DataFrame) -> pl.DataFrame:
-    return samples.select(trajectory()).unique()
+def _joined(requests: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
+    """Add each request's trajectory (null: no sample was recorded) and whether it was `born`."""
+    firsts = samples.filter(pl.col("trajectory") == pl.int_range(pl.len()))
+    firsts = firsts.select("born", "trajectory", key=key("sample_uid"))
+    return requests.with_columns(key=key("sample_uid")).join(firsts, on="key", how="left")
 
 
-def trajectory() -> pl.Expr:
-    """Return the id that requests name: outputs of one trajectory after the first end in `.n`."""
-    return pl.col("sample_uid").str.replace(r"/(\d+)\.\d+$", "/${1}")
-
-
-def _fate_tokens(born: pl.DataFrame, by_sample: pl.DataFrame) -> dict[str, int]:
+def _fate_tokens(samples: pl.DataFrame, requests: pl.DataFrame) -> dict[str, int]:
     """Return response tokens per fate; a sample of unknown length counts what was generated."""
-    lengths = born.select(
-        trajectory(), fate=pl.col("fate").fill_null(_UNCONSUMED), own="response_tokens"
+    known = samples.filter(pl.col("tokens").is_not_null()).select("fate", "tokens")
+    unknown = samples.filter(pl.col("tokens").is_null()).unique("trajectory")
+    generated = (
+        requests.join(unknown.select("trajectory"), on="trajectory", how="semi")
+        .group_by("trajectory")
+        .agg(tokens=pl.col("response_tokens").sum() - pl.col("discarded").sum())
     )
-    unknown = lengths.filter(pl.col("own").is_null()).unique("sample_uid")
-    filled = unknown.join(by_sample, on="sample_uid", how="left").with_columns(
-        own=pl.col("generated") - pl.col("discarded")
-    )
-    known = lengths.filter(pl.col("own").is_not_null()).cast({"own": pl.Int64})
-    sums = (
-        pl.concat([known, filled.select(known.columns)]).group_by("fate").agg(pl.col("own").sum())
-    )
-    return dict(sums.iter_rows())
+    filled = unknown.drop("tokens").join(generated, on="trajectory").select("fate", "tokens")
+    return _summed(pl.concat([known, filled]))
 
 
-def _from_requests(
-    fates: dict[str, int],
-    born: pl.DataFrame,
-    by_sample: pl.DataFrame,
-    loose: pl.DataFrame,
-    linked: bool,
-) -> TokenAccount:
+def _summed(tokens: pl.DataFrame) -> dict[str, int]:
+    sums: dict[str, int] = dict(tokens.group_by("fate").agg(pl.col("tokens").sum()).iter_rows())
+    return sums
+
+
+def _from_requests(samples: pl.DataFrame, mine: pl.DataFrame, loose: pl.DataFrame) -> TokenAccount:
+    """Return the account of `samples`, their requests, and the requests without a sample."""
+    fates = _fate_tokens(samples, mine)
+    everything = pl.concat([mine, loose])
     named = loose.filter(pl.col("sample_uid").is_not_null())
     nameless = loose.filter(pl.col("sample_uid").is_null())
-    discarded = _sum(by_sample, "discarded") + _sum(loose, "discarded")
-    generated = _sum(by_sample, "generated") + _sum(loose, "response_tokens")
+    generated, discarded = _sum(everything, "response_tokens"), _sum(everything, "discarded")
     in_flight = _sum(named, "response_tokens") - _sum(named, "discarded")
-    unassigned = _sum(nameless, "response_tokens") - _sum(nameless, "discarded")
     # Where no request names its trajectory, they are those of the samples, not besides them.
-    unassigned = unassigned if linked else 0
+    unassigned = _sum(nameless, "response_tokens") - _sum(nameless, "discarded")
+    unassigned = 0 if mine.is_empty() and named.is_empty() else unassigned
     return TokenAccount(
         source="requests",
         generated_tokens=generated,
@@ -183,19 +187,18 @@ def _from_requests(
         in_flight_tokens=in_flight,
         unassigned_tokens=unassigned,
         residual_tokens=generated - sum(fates.values()) - discarded - in_flight - unassigned,
-        assumed_continued_tokens=_sum(by_sample, "assumed") + _sum(loose, "assumed"),
-        open_requests=_sum(by_sample, "open") + loose["end_ns"].null_count(),
-        samples_without_length=born["response_tokens"].null_count(),
+        assumed_continued_tokens=_sum(everything, "assumed"),
+        open_requests=everything["end_ns"].null_count(),
+        samples_without_length=samples["tokens"].null_count(),
     )
 
 
-def _from_samples(born: pl.DataFrame, open_requests: int) -> TokenAccount | None:
+def _from_samples(samples: pl.DataFrame, open_requests: int) -> TokenAccount | None:
     """Return what the samples alone tell."""
-    if born["response_tokens"].null_count() == len(born):
+    unknown = samples["tokens"].null_count()
+    if unknown == len(samples):
         return None
-    known = born.with_columns(pl.col("fate").fill_null(_UNCONSUMED))
-    sums = known.group_by("fate").agg(pl.col("response_tokens").cast(pl.Int64).sum())
-    fates: dict[str, int] = dict(sums.iter_rows())
+    fates = _summed(samples.select("fate", "tokens"))
     return TokenAccount(
         source="samples",
         generated_tokens=sum(fates.values()),
@@ -206,7 +209,7 @@ def _from_samples(born: pl.DataFrame, open_requests: int) -> TokenAccount | None
         residual_tokens=None,
         assumed_continued_tokens=None,
         open_requests=open_requests,
-        samples_without_length=born["response_tokens"].null_count(),
+        samples_without_length=unknown,
     )
 
 

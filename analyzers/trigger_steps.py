@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from rlinsight.analyzers.identity import key
 from rlinsight.analyzers.staleness import last_request_ns
 from rlinsight.trace.topology import Topology
 
@@ -116,7 +117,7 @@ def _units(samples: pl.DataFrame, requests: pl.DataFrame | None, starts: Ints) -
     taken = pl.when(pl.col("wait") >= 0).then("wait")
     return (
         usable.with_columns(wait=wait)
-        .with_columns(trigger=taken, unit=pl.coalesce("group_uid", "sample_uid"))
+        .with_columns(trigger=taken, unit=pl.coalesce(key("group_uid"), key("sample_uid")))
         .group_by("unit", "trigger")
         .agg(
             version=_unless_missing("version_start", pl.col("version_start").min()),
@@ -136,7 +137,9 @@ def _dated(samples: pl.DataFrame, requests: pl.DataFrame | None) -> pl.DataFrame
     if requests is None or samples["produced_ns"].null_count() == 0:
         return samples
     last = last_request_ns(requests)
-    joined = samples.join(last, on="sample_uid", how="left", maintain_order="left")
+    joined = samples.with_columns(key=key("sample_uid")).join(
+        last, on="key", how="left", maintain_order="left"
+    )
     return joined.with_columns(produced_ns=pl.coalesce("produced_ns", "last_ns"))
 
 

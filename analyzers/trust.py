@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 
-from rlinsight.analyzers.result import PoolReport, Trust
+from rlinsight.analyzers.result import PoolReport, Trust, WindowInfo
 from rlinsight.trace.manifest import Manifest
 from rlinsight.trace.reader import Trace
+
+#: Below this many version windows, and above this unattributed share, confidence is lowered.
+MIN_VERSIONS = 4
+MAX_UNATTRIBUTED = 0.03
 
 
 def trust(trace: Trace, spans: pl.DataFrame, pools: dict[str, PoolReport]) -> Trust:
@@ -31,9 +35,27 @@ def trust(trace: Trace, spans: pl.DataFrame, pools: dict[str, PoolReport]) -> Tr
         unattributed_ratio=_unattributed(pools),
         hook_seconds=manifest.hook_ns / 1e9 if manifest.processes else None,
         hook_share=manifest.hook_ns / wall_ns if manifest.processes and wall_ns else None,
-        dead_lanes=_dead_lanes(trace),
+        uncalibrated_lanes=tuple(sorted(trace.uncalibrated_lanes)),
         remarks=_remarks(manifest, pools),
     )
+
+
+def doubts(trusted: Trust, window: WindowInfo) -> list[str]:
+    """Return the reasons to doubt the figures, each a sentence."""
+    found = []
+    if window.versions is None or window.versions[1] - window.versions[0] + 1 < MIN_VERSIONS:
+        found.append(f"fewer than {MIN_VERSIONS} version windows: {window.cut}")
+    if trusted.unattributed_ratio is None or trusted.unattributed_ratio > MAX_UNATTRIBUTED:
+        found.append(f"more than {MAX_UNATTRIBUTED:.0%} of the device time is unattributed")
+    if trusted.dropped_rows:
+        found.append(f"{sum(trusted.dropped_rows.values())} rows were dropped while recording")
+    if trusted.hook_errors or trusted.hooks_skipped:
+        count = len(trusted.hook_errors) + len(trusted.hooks_skipped)
+        found.append(f"{count} hooks failed or were skipped")
+    if trusted.uncalibrated_lanes:
+        count = len(trusted.uncalibrated_lanes)
+        found.append(f"the clocks of {count} lanes are not calibrated against the others")
+    return found
 
 
 def _wall_ns(trace: Trace) -> int | None:
@@ -44,10 +66,6 @@ def _unattributed(pools: dict[str, PoolReport]) -> float | None:
     total = sum(pool.device_seconds for pool in pools.values())
     missing = sum(pool.ledger.get("unattributed", 0.0) for pool in pools.values())
     return missing / total if total else None
-
-
-def _dead_lanes(trace: Trace) -> dict[str, str]:
-    return {}  # TODO
 
 
 def _remarks(manifest: Manifest, pools: dict[str, PoolReport]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rlinsight.analyzers.bubbles import Bubbles, CauseTotal
+from rlinsight.analyzers.liveness import Liveness
 from rlinsight.analyzers.result import PoolReport
 
 Bound = Literal["trainer", "rollout", "pipeline", "balanced", "unknown"]
@@ -34,18 +35,24 @@ class Verdict:
     ceiling: float | None
     confidence: Confidence
     doubts: tuple[str, ...]
+    alarm: str | None
 
 
 def verdict(
     pools: dict[str, PoolReport],
     found: Bubbles,
     overlap: float | None,
+    alive: Liveness,
     doubts: Sequence[str],
 ) -> Verdict:
-    """Return the verdict; `overlap` is the share of wall time in which both pools work.
+    """Return the verdict; `overlap` is the share of wall time in which both sides work.
 
-    Each of `doubts` lowers the confidence one grade.
+    Each of `doubts` lowers the confidence one grade. A run that stands still gets its alarm
+    and no verdict: advice on it would be worse than none.
     """
+    if alive.forbids_tuning:
+        alarm = alive.alarms[0].sentence
+        return Verdict("unknown", None, None, None, None, "low", tuple(doubts), alarm)
     largest = _largest(found.totals)
     grades: tuple[Confidence, ...] = ("high", "medium", "low")
     return Verdict(
@@ -56,6 +63,7 @@ def verdict(
         ceiling=_ceiling(largest, pools) if largest else None,
         confidence=grades[min(len(doubts), 2)],
         doubts=tuple(doubts),
+        alarm=None,
     )
 
 

@@ -7,6 +7,7 @@ import polars as pl
 
 from rlinsight.analyzers.result import WindowInfo
 from rlinsight.analyzers.steady import mser_cut
+from rlinsight.analyzers.tables import Tables
 from rlinsight.errors import TraceError
 
 Window = tuple[int, int]
@@ -15,13 +16,7 @@ Window = tuple[int, int]
 MIN_VERSIONS = 4
 
 
-def choose_window(
-    spans: pl.DataFrame,
-    samples: pl.DataFrame,
-    versions: pl.DataFrame,
-    time_range: Window | None,
-    asked: Window | None,
-) -> WindowInfo:
+def choose_window(tables: Tables, time_range: Window | None, asked: Window | None) -> WindowInfo:
     """Return `asked`, else the steady version windows, else the training steps, else all.
 
     The first version window holds initialization and the warm-up batches, so it is always
@@ -29,10 +24,11 @@ def choose_window(
     What follows the end of the last training step is teardown. Raises TraceError for an
     empty window, or when nothing with a time was recorded.
     """
+    versions = tables.versions
     if asked is not None:
         _check(asked)
         return _info(asked, versions, "asked for")
-    training = _training(spans)
+    training = _training(tables.steps)
     if training is None:
         if time_range is None or time_range[0] >= time_range[1]:
             raise TraceError(
@@ -40,7 +36,7 @@ def choose_window(
                 "`rlinsight validate` lists what the folder holds"
             )
         return _info(time_range, versions, "everything recorded, since no training step has ended")
-    return _steady(training, samples, versions)
+    return _steady(training, tables.samples, versions)
 
 
 def _steady(training: Window, samples: pl.DataFrame, versions: pl.DataFrame) -> WindowInfo:
@@ -74,8 +70,7 @@ def token_rates(versions: pl.DataFrame, samples: pl.DataFrame, end_ns: int) -> l
     return list(rates.tolist())
 
 
-def _training(spans: pl.DataFrame) -> Window | None:
-    steps = spans.filter((pl.col("activity") == "step") & pl.col("end_ns").is_not_null())
+def _training(steps: pl.DataFrame) -> Window | None:
     if steps.is_empty():
         return None
     first, last = steps["start_ns"].min(), steps["end_ns"].max()

@@ -12,7 +12,8 @@ from timelines import TOPOLOGY, S, Timeline
 import rlinsight
 from rlinsight.analyzers.balance import replica_versions, request_spread
 from rlinsight.analyzers.ranks import rank_balance, token_imbalance
-from rlinsight.analyzers.stragglers import batch_speed, replica_speeds, workers_of_requests
+from rlinsight.analyzers.replica_speed import replica_speeds
+from rlinsight.analyzers.stragglers import batch_speed, workers_of_requests
 
 CASES = {
     case["id"]: case

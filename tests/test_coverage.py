@@ -2,7 +2,7 @@
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from timelines import S, Timeline
 
@@ -141,6 +141,13 @@ def test_an_unknown_version_or_time_gives_no_figure():
         assert "unknown in 1 of 2 steps" in window.unknown
 
 
+def test_samples_consumed_before_they_were_complete_give_no_figure():
+    units = [{**u, "produced_ns": 99 * S} if u["sample_uid"] == "old0" else u for u in UNITS]
+    (window,) = measure(WAITS, units).windows
+    assert window.coverage is None
+    assert "before they were complete in 1 of 2 steps" in window.unknown
+
+
 def test_a_completion_that_was_not_recorded_is_that_of_the_last_request():
     units = [{**u, "produced_ns": None} for u in UNITS]
     requests = [
@@ -230,6 +237,7 @@ def test_a_recorded_trace_gives_the_same_coverage(tmp_path):
 STEP = st.tuples(st.integers(0, 20), st.integers(1, 4), st.integers(0, 5), st.integers(0, 3))
 
 
+@settings(deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=8))
 def test_the_replay_of_fresh_samples_in_order_is_the_record(steps):
     """Each step: work before it, units, seconds between units, seconds of delivery."""

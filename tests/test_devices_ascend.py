@@ -10,8 +10,10 @@ import pytest
 from device_stubs import DATA, Recording, compiled, npu_smi
 
 from rlinsight.collectors.devices import ascend
+from rlinsight.collectors.devices.allocator import torch_npu_memory
 from rlinsight.collectors.devices.ascend import NpuReading, NpuUsage
 from rlinsight.collectors.devices.dcmi import Dcmi
+from rlinsight.collectors.devices.npu_ids import device_ids, parse_mapping
 from rlinsight.collectors.devices.npu_smi import open_npu_smi
 from rlinsight.collectors.devices.source import SourceMissing
 
@@ -132,11 +134,19 @@ def test_watch_lines_with_and_without_chip():
 
 
 def test_the_logical_id_names_the_device_and_the_controller_is_none():
-    mapping = ascend.parse_mapping(read("mapping_a3.txt"))
+    mapping = parse_mapping(read("mapping_a3.txt"))
     assert mapping == {(0, 0): 0, (0, 1): 1, (1, 0): 2, (1, 1): 3}
     rows = [NpuReading(npu=1, chip=1), NpuReading(npu=1, chip=0)]
-    assert ascend.device_ids(rows, mapping) == ["3", "2"]
-    assert ascend.device_ids(rows, {}) == ["0", "1"]
+    assert device_ids(rows, mapping) == ["3", "2"]
+    assert device_ids(rows, {}) == ["0", "1"]
+
+
+def test_a_950_is_mapped_without_chip_and_by_its_physical_id():
+    text = (
+        "NPU ID    Slot ID    Chip ID    Chip Phy-ID    Chip Name\n"
+        "0         3          0          5              Ascend950PR\n"
+    )
+    assert device_ids([NpuReading(npu=0)], parse_mapping(text)) == ["5"]
 
 
 def test_the_tool_on_path_is_sampled(tmp_path, monkeypatch):
@@ -233,7 +243,7 @@ def test_the_library_of_a_950_is_called_by_logical_id(tmp_path):
 
 def test_the_allocator_is_asked_only_where_torch_npu_is_loaded(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch_npu", raising=False)
-    assert ascend.torch_npu_memory() is None
+    assert torch_npu_memory() is None
     torch = types.ModuleType("torch")
     torch.npu = types.SimpleNamespace(
         is_initialized=lambda: True,
@@ -245,7 +255,7 @@ def test_the_allocator_is_asked_only_where_torch_npu_is_loaded(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "torch_npu", types.ModuleType("torch_npu"))
-    assert ascend.torch_npu_memory() == {
+    assert torch_npu_memory() == {
         "allocated_bytes": 1,
         "allocated_peak_bytes": 2,
         "reserved_bytes": 3,

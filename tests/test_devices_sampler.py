@@ -65,10 +65,20 @@ def is_over(pid):
 
 def test_it_ends_with_the_trace_folder_and_does_not_bring_it_back(tmp_path):
     process = sampler(tmp_path / "trace")
-    wait_for(has_rows(tmp_path / "trace"))
+    wait_for(lambda: list((tmp_path / "trace" / "live").glob("process-*.json")))
     shutil.rmtree(tmp_path / "trace")
     assert process.wait(20) == 0
     assert not (tmp_path / "trace").exists()
+
+
+def test_a_new_folder_of_the_same_name_is_not_the_trace(tmp_path):
+    trace = tmp_path / "trace"
+    trace.mkdir()
+    watch = Watch(trace, None)
+    assert not watch.over()
+    trace.rmdir()
+    trace.mkdir()
+    assert watch.over()
 
 
 @pytest.mark.parametrize("interval", ["0.01", "100", "fast"])
@@ -179,13 +189,15 @@ def test_a_source_that_fails_outside_of_its_queries_goes_on(tmp_path):
     assert source.closed
 
 
-def test_a_sample_that_takes_many_intervals_is_a_gap(tmp_path):
+def test_a_sample_that_takes_many_intervals_is_one_gap(tmp_path):
     recording = Recording(tmp_path)
     slow = threading.Event()
-    source = Scripted(lambda: slow.wait(0.3))
-    run(recording, source, until=lambda: recording.counters("n0/0"))
-    kinds = {(kind, lane) for kind, lane, _ in recording.markers()}
-    assert ("gap", "n0") in kinds
+    source = Scripted(lambda: slow.wait(2), lambda: slow.wait(2), None, None)
+    source.shortest_s = 0.5
+    kinds = lambda: [(kind, lane) for kind, lane, _ in recording.markers()]  # noqa: E731
+    run(recording, source, until=lambda: ("gap_end", "n0") in kinds())
+    assert kinds()[:2] == [("gap", "n0"), ("gap_end", "n0")]
+    assert len(recording.counters("n0/0")["device_power_w"]) >= 3
 
 
 def test_a_source_that_hangs_is_reported_and_stops_nobody_else(tmp_path, monkeypatch):
@@ -196,10 +208,11 @@ def test_a_source_that_hangs_is_reported_and_stops_nobody_else(tmp_path, monkeyp
         recording,
         Scripted(forever.wait),
         Scripted(),
-        until=lambda: recording.markers() and recording.counters("n0/0"),
+        until=lambda: (
+            ("gap", "n0", "no answer for 0 s") in recording.markers() and recording.counters("n0/0")
+        ),
     )
     forever.set()
-    assert ("gap", "n0", "no answer for 0 s") in recording.markers()
 
 
 def test_only_what_a_worker_of_this_node_declared_is_claimed(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from timelines import S, Timeline
 
@@ -124,6 +124,7 @@ def test_without_groups_the_split_is_unknown():
     )
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 200_000)), min_size=1, max_size=60))
 def test_total_variance_is_within_plus_between(rows):
     samples = pl.concat([responses(tokens, group_uid=f"g{group}") for group, tokens in rows])

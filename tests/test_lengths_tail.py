@@ -2,7 +2,7 @@
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from timelines import TOPOLOGY, S
 
@@ -135,6 +135,7 @@ def test_nothing_recorded_is_not_a_cost_of_0():
     assert measure(gens()) is None
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20)), min_size=1, max_size=12))
 def test_the_cost_is_the_area_under_the_level_once_nothing_comes_any_more(rows):
     intervals = [(start, start + width) for start, width in rows]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from timelines import S, Timeline
 
@@ -307,6 +307,7 @@ FATES = st.sampled_from(
 ATTEMPTS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 999)), min_size=1, max_size=5)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(FATES, ATTEMPTS, st.booleans()), max_size=12))
 def test_generated_tokens_are_conserved(trajectories):
     samples, requests, lost = [], [], 0

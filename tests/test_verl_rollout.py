@@ -73,8 +73,8 @@ def test_the_identity_of_a_request_survives_the_way_to_the_server():
     assert (known.sample_uid, known.attempt, known.validate) == ("uid_sample_0_7/1", 2, True)
 
 
-class Client(client_module.FullyAsyncLLMServerClient):
-    """verl's resuming client; its load balancer and servers are this class."""
+class Servers:
+    """The load balancer and the servers of a client of verl's."""
 
     def __init__(self, answers: list[str]) -> None:
         rollout_config = SimpleNamespace(name="vllm", response_length=4)
@@ -96,6 +96,14 @@ class Client(client_module.FullyAsyncLLMServerClient):
 
     async def ask(self) -> None:
         await self.generate("sticky", prompt_ids=[1], sampling_params={"max_tokens": 4})
+
+
+class Client(Servers, client_module.FullyAsyncLLMServerClient):
+    """verl's client of the asynchronous modes, which resumes after an abort."""
+
+
+class PlainClient(Servers, client_module.LLMServerClient):
+    """verl's client of the sync mode."""
 
 
 def test_attempts_count_within_a_turn_and_turns_within_a_trajectory(monkeypatch, tmp_path):
@@ -124,15 +132,16 @@ def test_turns_that_run_at_once_do_not_mix(tmp_path):
         assert asyncio.run(timeline()) == [("g/0#1", 1), ("g/0#2", 1), ("g/0#3", 1)]
 
 
-def test_without_a_client_that_resumes_every_attempt_is_a_turn():
-    identity.trajectory.set(identity.Trajectory("g/0", "g", validate=False))
-    seen = []
-    for _ in range(2):
-        token = identity.begin_attempt()
-        known = identity.parse(identity.tag("5f0c"))
-        seen.append((known.request_id, known.attempt))
-        identity.turn.reset(token)
-    assert seen == [("g/0#1", 1), ("g/0#2", 1)]
+def test_without_a_client_that_resumes_every_attempt_is_a_turn(tmp_path):
+    async def timeline() -> list:
+        identity.trajectory.set(identity.Trajectory("g/0", "g", validate=False))
+        client = PlainClient(["completed", "completed"])
+        await client.ask()
+        await client.ask()
+        return client.seen
+
+    with rlinsight.recording(tmp_path / "t"):
+        assert asyncio.run(timeline()) == [("g/0#1", 1), ("g/0#2", 1)]
 
 
 def test_an_id_without_identity_names_itself():

@@ -32,9 +32,10 @@ def main(arguments: list[str]) -> int:
         flush_interval_s=_FLUSH_S,
     )
     sources = open_sources(writer, options.run_id)
+    watch = Watch(options.trace, options.parent)
     with Sampler(writer, sources, options.interval) as sampler:
-        sampler.run(stop, Watch(options.trace, options.parent))
-    if options.trace.is_dir():
+        sampler.run(stop, watch)
+    if not watch.folder_gone():
         writer.close()
     return 0
 

@@ -1,4 +1,4 @@
-"""Ascend NPUs: what `npu-smi` prints, read by its headers, and the allocator of `torch_npu`.
+"""Ascend NPUs: what `npu-smi` prints, read by its headers.
 
 The tool's tables changed with every generation: the 910B has no Phy-ID, an A3 card has two
 chips (two devices), the 950 has its own columns and prints `NPU Util(%)` where the others
@@ -8,16 +8,13 @@ print `AICore(%)`. Nothing here assumes a position; a header says what a number 
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 #: The tool says MB and means 2^20 bytes: a 64 GiB chip is printed as 65536.
 _MB: Final = 1 << 20
 _ABSENT: Final = frozenset({"", "-", "NA", "N/A"})
-#: Column titles of more than one word; every other word of a header is a title itself.
-_TITLE: Final = re.compile(r"(?:NPU|Chip|Slot)\s(?:ID|Logic\sID|Phy-ID|Name)|NPU\sUtil\(%\)|\S+")
 #: The two-row table prints `Chip  Phy-ID`, two columns; the mapping prints `Chip Phy-ID`, one.
 _INFO_TITLE: Final = re.compile(r"NPU\sID|NPU\sUtil\(%\)|\S+")
 _WATCH_TITLE: Final = re.compile(r"[A-Za-z][A-Za-z ]*\([^)]*\)")
@@ -83,7 +80,7 @@ def parse_usages(text: str) -> list[NpuUsage]:
     usages: list[NpuUsage] = []
     npu: int | None = None
     for chip in _property_blocks(text):
-        npu = _integer(chip.get("NPU ID")) if "NPU ID" in chip else npu
+        npu = integer(chip.get("NPU ID")) if "NPU ID" in chip else npu
         if npu is not None and any("Rate" in key for key in chip):
             usages.append(_usage(npu, chip))
     return usages
@@ -101,45 +98,6 @@ def parse_watch(text: str) -> list[NpuReading]:
         if len(values) == len(titles) and values and values[0].isdigit():
             readings.append(_watched(dict(zip(titles, values, strict=True))))
     return readings
-
-
-def parse_mapping(text: str) -> dict[tuple[int, int | None], int]:
-    """Read `npu-smi info -m`: the logical id, which frameworks use, by (NPU id, chip id).
-
-    A chip without logical id (the card's controller) is left out. A table that has no chip
-    ids is keyed by (NPU id, None), one without logical ids gives the physical ones.
-    """
-    titles: list[str] = []
-    mapping: dict[tuple[int, int | None], int] = {}
-    for line in text.splitlines():
-        if "NPU ID" in line:
-            titles = _TITLE.findall(line)
-            continue
-        row = dict(zip(titles, line.split(), strict=False))
-        npu = _integer(row.get("NPU ID"))
-        logical = _integer(row.get("Chip Logic ID", row.get("Chip Phy-ID")))
-        if npu is not None and logical is not None:
-            mapping[npu, _integer(row.get("Chip ID"))] = logical
-    return mapping
-
-
-def torch_npu_memory() -> dict[str, int] | None:
-    """Return what the allocator of this process holds on its NPU, in bytes, None without one.
-
-    Imports nothing: a worker that uses the NPU has loaded `torch_npu` itself.
-    """
-    torch = sys.modules.get("torch")
-    if torch is None or "torch_npu" not in sys.modules or not torch.npu.is_initialized():
-        return None
-    free_bytes, total_bytes = torch.npu.mem_get_info()
-    return {
-        "allocated_bytes": int(torch.npu.memory_allocated()),
-        "allocated_peak_bytes": int(torch.npu.max_memory_allocated()),
-        "reserved_bytes": int(torch.npu.memory_reserved()),
-        "reserved_peak_bytes": int(torch.npu.max_memory_reserved()),
-        "device_free_bytes": int(free_bytes),
-        "device_total_bytes": int(total_bytes),
-    }
 
 
 def _blocks(text: str) -> Iterator[list[list[str]]]:
@@ -161,7 +119,7 @@ def _devices(header: list[list[list[str]]], rows: list[list[str]]) -> Iterator[N
         for titles, row in zip(header, rows[first : first + height], strict=True):
             if len(titles) == len(row):
                 values |= _row_values(titles, row)
-        npu = _integer(values.get("NPU", values.get("NPU ID")))
+        npu = integer(values.get("NPU", values.get("NPU ID")))
         if npu is not None:
             yield _reading(npu, values)
 
@@ -183,8 +141,8 @@ def _reading(npu: int, values: Mapping[str, str]) -> NpuReading:
     used, _, total = values.get("HBM-Usage(MB)", "").partition("/")
     return NpuReading(
         npu=npu,
-        chip=_integer(values.get("Chip")),
-        phy_id=_integer(values.get("Phy-ID")),
+        chip=integer(values.get("Chip")),
+        phy_id=integer(values.get("Phy-ID")),
         name=_text(values.get("Name")),
         health=_text(values.get("Health")),
         power_w=_number(values.get("Power(W)")),
@@ -201,7 +159,7 @@ def _watched(values: Mapping[str, str]) -> NpuReading:
     column = next((title for title in _UTILIZATION if title in columns), None)
     return NpuReading(
         npu=int(columns["NpuID(Idx)"]),
-        chip=_integer(columns.get("ChipId(Idx)")),
+        chip=integer(columns.get("ChipId(Idx)")),
         power_w=_number(columns.get("Pwr(W)")),
         temp_c=_number(columns.get("Temp(C)")),
         aicore_ratio=_fraction(columns.get(column or "")),
@@ -226,7 +184,7 @@ def _property_blocks(text: str) -> Iterator[dict[str, str]]:
 def _usage(npu: int, chip: Mapping[str, str]) -> NpuUsage:
     return NpuUsage(
         npu=npu,
-        chip=_integer(chip.get("Chip ID")),
+        chip=integer(chip.get("Chip ID")),
         hbm_total_bytes=_megabytes(chip.get("HBM Capacity(MB)")),
         hbm_used_ratio=_fraction(chip.get("HBM Usage Rate(%)")),
         aicore_ratio=_fraction(chip.get("Aicore Usage Rate(%)")),
@@ -249,7 +207,8 @@ def _number(value: str | None) -> float | None:
         return None
 
 
-def _integer(value: str | None) -> int | None:
+def integer(value: str | None) -> int | None:
+    """Return a printed whole number, None for a dash and what is none."""
     number = _number(value)
     return None if number is None or number != int(number) else int(number)
 
@@ -262,17 +221,3 @@ def _fraction(value: str | None) -> float | None:
 def _megabytes(value: str | None) -> int | None:
     number = _number(value)
     return None if number is None else round(number * _MB)
-
-
-def device_ids(
-    readings: Iterable[NpuReading], mapping: Mapping[tuple[int, int | None], int]
-) -> list[str]:
-    """Return the id within its node of each reading: the logical one, which frameworks use.
-
-    Without a mapping the place in the table, which is how the driver numbers its chips.
-    """
-    ids = []
-    for place, reading in enumerate(readings):
-        known = mapping.get((reading.npu, reading.chip), mapping.get((reading.npu, None)))
-        ids.append(str(place if known is None else known))
-    return ids

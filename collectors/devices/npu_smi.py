@@ -7,6 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING, Final
 
 from rlinsight.collectors.devices import ascend
+from rlinsight.collectors.devices.npu_ids import device_ids, parse_mapping
 from rlinsight.collectors.devices.source import SourceMissing
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class NpuSmi:
         self._noted = False
         self.device_uuids: dict[str, str] = {}  # the tool prints none
         try:
-            self._mapping = ascend.parse_mapping(self._run("info", "-m"))
+            self._mapping = parse_mapping(self._run("info", "-m"))
         except (OSError, subprocess.SubprocessError):
             pass  # the order of the table then stands for the numbering
 
@@ -38,7 +39,7 @@ class NpuSmi:
         if readings is None:
             return
         board.stamp()
-        ids = ascend.device_ids(readings, self._mapping)
+        ids = device_ids(readings, self._mapping)
         seen = {f"{self._node}/{name}": row for name, row in zip(ids, readings, strict=True)}
         self._note(board, seen)
         for lane, reading in seen.items():

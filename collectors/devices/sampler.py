@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -57,12 +58,21 @@ class Watch:
 
     def __init__(self, trace: Path, parent_pid: int | None) -> None:
         self._trace = trace
+        # Held open, so that a folder made anew under the same name is never taken for it.
+        self._folder = os.open(trace, os.O_RDONLY | os.O_DIRECTORY)
         self._parent = parent_pid
         self._is_child = parent_pid == os.getppid()
 
     def over(self) -> bool:
         """Return whether there is nothing left to sample for."""
-        return self._parent_gone() or not self._trace.is_dir()
+        return self._parent_gone() or self.folder_gone()
+
+    def folder_gone(self) -> bool:
+        """Return whether the trace folder was deleted or replaced."""
+        try:
+            return not os.path.samestat(self._trace.stat(), os.fstat(self._folder))
+        except OSError:
+            return True
 
     def _parent_gone(self) -> bool:
         if self._parent is None:
@@ -140,16 +150,16 @@ class _Loop(threading.Thread):
         self._source.sample(self._board)
 
     def _next(self, due: float) -> float:
-        """Return when to sample next; samples that were missed meanwhile are a gap."""
+        """Return when to sample next; times that passed meanwhile are skipped and are a gap."""
         due += self._period_s
         late_s = time.monotonic() - due
+        pace = f"{self._source.name}.pace"
         if late_s < self._period_s:
+            self._board.answered(self._node, pace)
             return due
-        reason = f"one sample took {late_s + self._period_s:.3f} s"
-        attrs = {"query": "all", "missed": int(late_s / self._period_s)}
-        self._board.mark("gap", self._node, reason, attrs)
+        self._board.gap(self._node, pace, "sampling takes longer than the interval")
         self._hang_reported = False
-        return time.monotonic()
+        return due + math.ceil(late_s / self._period_s) * self._period_s
 
     def report_hang(self) -> None:
         """Leave a marker, once, while a query of this source hangs (called from outside)."""
@@ -158,7 +168,7 @@ class _Loop(threading.Thread):
             return
         self._hang_reported = True
         reason = f"no answer for {_HANGS_S:.0f} s"
-        self._board.mark("gap", self._node, reason, {"query": "all"})
+        self._board.mark("gap", self._node, reason, {"query": f"{self._source.name}.sample"})
 
     def finish(self) -> None:
         """Wait for the thread, but not for a query that hangs."""

@@ -29,7 +29,8 @@ _TIMEOUT_S = 600
 class HookStatus:
     """Whether one hook would be installed, and if not why.
 
-    `unknown` is the answer of the fast way for a method that the class may inherit.
+    `unknown` is the answer of the fast way for a method that the class may inherit, and of
+    the slow way for a module that is there but cannot be imported outside a run.
     """
 
     name: str
@@ -84,8 +85,10 @@ def _imported(hook: Hook) -> HookStatus:
         wrap.check(importlib.import_module(hook.module), hook)
     except HookSkipped as reason:
         return _status(hook, "missing", str(reason))
-    except Exception as error:
-        return _status(hook, "missing", f"`{hook.module}` cannot be imported: {error}")
+    except Exception as error:  # it may need what only a run sets up, such as a platform
+        found = _by_source(hook)
+        why = f"`{hook.module}` cannot be imported here: {error}"
+        return found if found.status == "missing" else _status(hook, "unknown", why)
     return _status(hook, "ok")
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlinsight.errors import RlinsightError
+
+if TYPE_CHECKING:
+    from rlinsight.analyzers.result import Report
 
 
 def analyze(
@@ -16,49 +19,72 @@ def analyze(
     *,
     window: Annotated[
         str | None,
-        typer.Option(
-            help="Only this part, in seconds since the recording began: START:END, either may "
-            "be left out.",
-        ),
+        typer.Option(help="START:END in seconds since the recording began; either may be empty."),
+    ] = None,
+    steps: Annotated[
+        str | None, typer.Option(help="FIRST:LAST training step, both included.")
+    ] = None,
+    pool: Annotated[
+        list[str] | None, typer.Option(help="Only this pool (trainer, rollouter); repeatable.")
+    ] = None,
+    lane: Annotated[
+        list[str] | None, typer.Option(help="Only the devices of this lane; repeatable.")
+    ] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Leave out the detailed tables.")] = False,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write the report as Markdown.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Also write the report as one HTML file.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Say where the device time of a recorded run went.
+    """Say where the device time of a recorded run went, who owns the bubbles, and why.
 
     Reads a live, crashed, compacted or partial trace. All figures are recomputed from
-    recorded intervals; what the framework reported stands beside them.
+    recorded intervals; what the framework reported stands beside them. docs/analysis.md
+    defines every figure.
     """
     import rlinsight
+    from rlinsight.cli.selection import chosen_window, known_pools
 
     opened = rlinsight.open(trace)
-    report = opened.analyze(window=_window(window, opened.time_range))
+    report = opened.analyze(window=chosen_window(opened, window, steps), lanes=lane or None)
+    pools = known_pools(report, pool)
+    written = _write(report, pools, markdown, html)
     if json:
         typer.echo(json_module.dumps(report.to_dict(), indent=1))
         return
     from rich.console import Console
 
-    from rlinsight.report.text import percent, print_report
+    from rlinsight.report.text import print_report
+    from rlinsight.report.units import percent
 
-    print_report(report, Console())
-    idle = ", ".join(f"{name} idle {percent(p.idle_ratio)}" for name, p in report.pools.items())
-    typer.echo(f"{Path(trace).name}: {idle or 'no device time could be accounted for'}")
-    typer.echo(f"next: rlinsight validate {trace}")
+    print_report(report, Console(), pools=pools, full=not brief)
+    idle = ", ".join(f"{name} idle {percent(report.pools[name].idle_ratio)}" for name in pools)
+    typer.echo(f"\n{Path(trace).name}: {idle or 'no device time could be accounted for'}")
+    typer.echo(f"next: {_next(trace, written)}")
 
 
-def _window(text: str | None, time_range: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Turn START:END in seconds since the start of the recording into epoch nanoseconds."""
-    if text is None:
-        return None
-    if time_range is None:
-        raise RlinsightError("a window needs a trace with recorded times, and this one has none")
+def _write(
+    report: Report, pools: list[str], markdown: Path | None, html: Path | None
+) -> Path | None:
+    """Write the asked-for files and return the one to open."""
     try:
-        start, end = text.split(":")
-        first, last = time_range
-        return (
-            first + round(float(start) * 1e9) if start else first,
-            first + round(float(end) * 1e9) if end else last,
-        )
-    except ValueError as error:
-        raise RlinsightError(
-            f"expected `--window START:END` in seconds, such as `--window 60:120`, found `{text}`"
-        ) from error
+        if markdown is not None:
+            from rlinsight.report.markdown import markdown as to_markdown
+
+            markdown.write_text(to_markdown(report, pools), encoding="utf-8")
+        if html is not None:
+            from rlinsight.report.html import html as to_html
+
+            html.write_text(to_html(report, pools), encoding="utf-8")
+    except OSError as error:
+        raise RlinsightError(f"cannot write the report: {error}") from error
+    return html or markdown
+
+
+def _next(trace: str, written: Path | None) -> str:
+    if written is not None:
+        return f"open {written}"
+    return f"rlinsight analyze {trace} --html report.html"

@@ -34,8 +34,8 @@ _WORK: Final = ".compacting"
 #: Rows per batch: what a window reads at least. Smaller batches compress worse.
 BATCH_ROWS: Final = 1 << 15
 
-#: Rows held in memory, in bytes; the peak of the process is about four times that.
-MEMORY_BYTES: Final = 256 << 20
+#: Rows held in memory, in bytes; the peak of the process is several times that.
+MEMORY_BYTES: Final = 128 << 20
 
 
 def compact(

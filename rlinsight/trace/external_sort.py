@@ -20,7 +20,7 @@ from rlinsight.trace.rows import merge_samples, settle, start_times
 from rlinsight.trace.schema import TABLES, TableName
 
 _PROCESS: Final = "process"
-_SAMPLED_EVERY: Final = 256  # rows
+_SAMPLED_EVERY: Final = 1024  # rows
 
 
 class Part(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -182,11 +182,16 @@ class Trace:
         lanes |= {lane.id for lane in self.topology.lanes if lane.node in nodes}
         return frozenset(lanes | {f"{p.node}/{p.pid}" for p in self.processes if p.node in nodes})
 
-    def analyze(self, window: Window | None = None) -> Report:
-        """Return the analysis; `window` (start_ns, end_ns) overrides the steady-state cut."""
+    def analyze(
+        self, window: Window | None = None, lanes: Sequence[str] | None = None
+    ) -> Report:
+        """Return the analysis; `window` (start_ns, end_ns) overrides the steady-state cut.
+
+        `lanes` restricts the device time to the devices of these lanes.
+        """
         from rlinsight import analyzers
 
-        report: Report = analyzers.analyze(self, window=window)
+        report: Report = analyzers.analyze(self, window=window, lanes=lanes)
         return report
 
 

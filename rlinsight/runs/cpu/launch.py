@@ -37,7 +37,7 @@ def environment(secret: str) -> dict[str, str]:
             f"the run's secret must have at least {MIN_SECRET_CHARS} characters, found "
             f"{len(secret)}; use `secrets.token_hex(32)`"
         )
-    return {SECRET_VARIABLE: secret, **_VERL, **_VLLM, **_QUIET, **_THREADS}
+    return {SECRET_VARIABLE: secret, **_VERL, **_VLLM, **_RAY, **_THREADS}
 
 
 def overrides(
@@ -64,6 +64,8 @@ def overrides(
 
 
 _VERL = {
+    "HF_HUB_OFFLINE": "1",
+    "HYDRA_FULL_ERROR": "1",
     "VERL_PLATFORM": "cpu",
     "VERL_USE_EXTERNAL_MODULES": PLUGIN,
     # The FSDP engines are registered for cuda and npu only; they run on any torch device.
@@ -81,10 +83,12 @@ _VLLM = {
     "TORCHDYNAMO_DISABLE": "1",
 }
 
-_QUIET = {
-    "HF_HUB_OFFLINE": "1",
+_RAY = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "HYDRA_FULL_ERROR": "1",
+    # Workers started ahead of need lack verl's environment, so none of them would be used.
+    "RAY_prestart_worker_first_driver": "0",
+    # Imports take long where a few cores start everything at once.
+    "RAY_worker_register_timeout_seconds": "180",
 }
 
 _THREADS = {

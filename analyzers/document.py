@@ -1,0 +1,54 @@
+"""The JSON form of a report: plain values under the keys that scripts build on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlinsight.analyzers.result import Report
+
+
+def document(report: Report) -> dict[str, Any]:
+    """Return `report` as plain JSON values; what is unknown is null.
+
+    Large parts are restated under short keys: `alarm` is the most urgent alarm or null,
+    `bubbles` the list of the largest, `staleness` joins lags, fates, tokens and coverage.
+    """
+    plain = {
+        part.name: plain_value(getattr(report, part.name))
+        for part in fields(report)
+        if part.name != "segments"
+    }
+    found = plain.pop("bubbles")
+    alarms = plain["liveness"]["alarms"]
+    return plain | {
+        "alarm": alarms[0] if alarms else None,
+        "bubbles": found["largest"],
+        "bubble_totals": found["totals"],
+        "mini_batch_s": found["mini_batch_s"],
+        "staleness": _staleness(plain, report),
+    }
+
+
+def plain_value(value: Any) -> Any:
+    """Return a result object as dicts, lists and scalars, with string keys."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain_value(asdict(value))
+    if isinstance(value, dict):
+        return {str(key): plain_value(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_value(item) for item in value]
+    return value
+
+
+def _staleness(plain: dict[str, Any], report: Report) -> dict[str, Any]:
+    lags, tokens, covered = report.staleness, report.tokens, report.coverage
+    return plain["staleness"] | {
+        "lag_histogram": plain["staleness"]["worst_token"]["counts"],
+        "dropped_share": lags.fates.dropped_share,
+        "wasted_tokens": tokens.wasted_tokens if tokens else None,
+        "wasted_share": tokens.wasted_share if tokens else None,
+        "coverage_measured": covered.measured,
+        "coverage_analytic": covered.analytic.coverage if covered.analytic else None,
+    }

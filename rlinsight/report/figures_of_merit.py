@@ -1,0 +1,98 @@
+"""The key figures beside the ledger: overlap, staleness, lengths, sync, quality."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rlinsight.report.units import count, number, percent, seconds
+
+if TYPE_CHECKING:
+    from rlinsight.analyzers.result import Report
+    from rlinsight.report.sections import Section
+
+Row = tuple[str, str, str]
+
+
+def key_figures(report: Report) -> Section:
+    """Return the figures that are known, each with what it means."""
+    from rlinsight.report.sections import Section
+
+    rows = [*_together(report), *_staleness(report), *_lengths(report), *_sync(report)]
+    rows += _quality(report)
+    known = tuple(row for row in rows if not row[1].startswith("-"))
+    return Section("Key figures", ("figure", "value", "meaning"), known)
+
+
+def _together(report: Report) -> list[Row]:
+    rows: list[Row] = []
+    if report.overlap is not None:
+        rows.append(("overlap", percent(report.overlap.overlap_ratio),
+                     "of the wall time both sides work; near 0 is not asynchronous"))
+    if report.run_ahead is not None:
+        rows.append(("run-ahead", number(report.run_ahead.mean_mini_batches, "mini-batches"),
+                     "finished trajectories that wait for the trainer, mean"))
+    rows.append(("outside steps", percent(report.outside_steps.outside_ratio),
+                 "of the wall time the driver is in no training step"))
+    return rows
+
+
+def _staleness(report: Report) -> list[Row]:
+    lags, tokens, covered = report.staleness, report.tokens, report.coverage
+    rows = [
+        ("lag, first token", number(lags.worst_token.mean_versions, "versions"),
+         f"mean; at most {count(lags.worst_token.max_versions)} versions"),
+        ("stale share", percent(lags.stale_share), "of the trained samples with a known lag"),
+        ("partial share", percent(lags.partial_share), "generated under more than one version"),
+        ("dropped share", percent(lags.fates.dropped_share), "of the samples, as too stale"),
+        ("coverage, measured", percent(covered.measured),
+         "of the wait that older samples saved the trainer"),
+    ]  # fmt: skip
+    if covered.analytic is not None:
+        rows.append(("coverage, analytic", percent(covered.analytic.coverage),
+                     f"{covered.analytic.steps_covered} of {covered.analytic.sync_every} steps"))
+    if tokens is not None:
+        rows.append(("wasted tokens", percent(tokens.wasted_share),
+                     f"{tokens.wasted_tokens} of {tokens.generated_tokens} generated, "
+                     f"residual {count(tokens.residual_tokens)}"))
+    return rows
+
+
+def _lengths(report: Report) -> list[Row]:
+    lengths = report.lengths
+    return [
+        ("response length", number(lengths.mean, "tokens"),
+         f"mean; CV {number(lengths.cv)}, p50 {number(lengths.p50)}, p95 {number(lengths.p95)}, "
+         f"p99 {number(lengths.p99)}, max {count(lengths.max)}"),
+        ("share at the cap", percent(lengths.cap_share), "responses cut off, from the pile-up"),
+        ("within-group share", percent(_part(lengths.within_group_var, lengths.between_group_var)),
+         "of the variance of lengths lies within groups"),
+        ("tail cost", number(lengths.tail_cost_device_seconds, "device-s"),
+         "replicas below capacity with nothing left to schedule"),
+        ("DP imbalance", percent(lengths.dp_imbalance), "max / mean tokens of ranks - 1"),
+    ]  # fmt: skip
+
+
+def _part(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None or one + other == 0 else one / (one + other)
+
+
+def _sync(report: Report) -> list[Row]:
+    if report.sync is None:
+        return []
+    return [
+        (f"weight sync, {backend}", seconds(kind.total_s / kind.syncs),
+         f"mean of {kind.syncs}; most of it: {kind.dominant or 'not recorded'}")
+        for backend, kind in report.sync.by_backend.items()
+    ]  # fmt: skip
+
+
+def _quality(report: Report) -> list[Row]:
+    quality = report.quality
+    rows = [
+        ("reward volatility", number(quality.reward_volatility), "rolling std, trend removed"),
+        ("groups without signal", percent(quality.zero_variance_share),
+         "all rewards of the group are equal"),
+    ]  # fmt: skip
+    if quality.kl is not None:
+        rows.append(("rollout_corr/kl", number(quality.kl.median), f"median, {quality.kl.level}; 3e-4 is healthy"))
+    return rows
