@@ -233,13 +233,9 @@ def _with_replica(samples: pl.DataFrame, requests: pl.DataFrame) -> pl.DataFrame
     """Add the replica that completed each sample (`lane`, null: unknown)."""
     if "lane" in samples.columns:
         return samples
-    last = (
-        requests.select("lane", "submit_ns", key=key("sample_uid"))
-        .filter(pl.col("key").is_not_null())
-        .sort("submit_ns")
-        .group_by("key")
-        .agg(pl.col("lane").last())
-    )
+    named = requests.filter(pl.col("sample_uid").is_not_null())
+    named = named if named["submit_ns"].is_sorted() else named.sort("submit_ns")
+    last = named.group_by(key("sample_uid").alias("key")).agg(pl.col("lane").last())
     return samples.with_columns(key=key("sample_uid")).join(last, on="key", how="left")
 
 

@@ -91,8 +91,9 @@ def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Re
             config=tables.config,
         ),
         balance=balance(tables, idle_segments(segments, tables.topology), window),
-        sync=syncs(within(tables.spans, window, "start_ns", "end_ns"), tables.markers,
-                   tables.topology),
+        sync=syncs(
+            within(tables.spans, window, "start_ns", "end_ns"), tables.markers, tables.topology
+        ),
         quality=quality(
             trained_in(tables.samples, window),
             tables.metrics.filter(pl.col("ts_ns").is_between(*window)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,12 @@ import polars as pl
 from rlinsight.analyzers.intervals import intersect, union
 
 Ints = npt.NDArray[np.int64]
+
+#: The counts of a replica, packed into one number so that one running sum is enough: requests
+#: in flight, those of training, and whether some wait inside the engine.
+_FIELD: Final = (1 << 21) - 1
+_TRAINING: Final = 1 << 21
+_WAITING: Final = 1 << 42
 
 _INTERVALS = {"start_ns": pl.Int64, "end_ns": pl.Int64, "lane": pl.String}
 
@@ -22,7 +29,8 @@ class Levels:
 
     `lane` is the index of the lane, `busy` numbers the busy periods (from the first request
     in flight until none is), `submits` counts submissions up to the stretch. `running`,
-    `training` (without validation) and `waiting` (inside the engine) are how many requests.
+    `training` (without validation) are how many requests, `waiting` above 0 tells that some
+    wait inside the engine.
     """
 
     lane: Ints
@@ -42,24 +50,25 @@ def request_levels(
 
     Of `counters`, `waiting_requests` of the lanes is used.
     """
-    events = _events(requests, lanes, _waiting(counters, lanes, horizon_ns(requests)))
-    order = _order(events["lane"], events["ts"])
-    ts, lane = events["ts"][order], events["lane"][order]
+    lane, ts, change = _events(requests, lanes, _waiting(counters, lanes, horizon_ns(requests)))
+    order = _order(lane, ts)
+    lane, ts, change = lane[order], ts[order], change[order]
     solid = np.flatnonzero((lane[1:] == lane[:-1]) & (ts[1:] > ts[:-1]))
-    counts = {
-        name: np.cumsum(events[name][order])[solid] for name in ("running", "training", "waiting")
-    }
-    submits: Ints = np.cumsum(events["running"][order] > 0, dtype=np.int64)[solid]
-    after = (counts["running"][:-1] == 0) | (lane[solid][1:] != lane[solid][:-1])
+    state = np.cumsum(change)[solid]
+    submits = np.cumsum((change > 0) & (change & _FIELD > 0), dtype=np.int64)[solid]
+    running, lane_of = state & _FIELD, lane[solid]
+    after = (running[:-1] == 0) | (lane_of[1:] != lane_of[:-1])
     busy = np.cumsum(np.r_[True, after][: len(solid)])
-    kept = counts["running"] > 0
+    kept = np.flatnonzero(running)
     return Levels(
-        lane=lane[solid][kept],
-        start=ts[solid][kept],
-        end=ts[solid + 1][kept],
+        lane=lane_of[kept],
+        start=ts[solid[kept]],
+        end=ts[solid[kept] + 1],
         busy=busy[kept],
         submits=submits[kept],
-        **{name: count[kept] for name, count in counts.items()},
+        running=running[kept],
+        training=state[kept] // _TRAINING & _FIELD,
+        waiting=state[kept] // _WAITING,
     )
 
 
@@ -104,26 +113,29 @@ def work_left(
     return _without(left, union(paused.select("start_ns", ends)))
 
 
-def _events(requests: pl.DataFrame, lanes: Sequence[str], waiting: pl.DataFrame) -> dict[str, Ints]:
+def _events(
+    requests: pl.DataFrame, lanes: Sequence[str], waiting: pl.DataFrame
+) -> tuple[Ints, Ints, Ints]:
+    """Return lane, time and change of the packed counts, of every start and every end."""
     index = {name: i for i, name in enumerate(lanes)}
     lane = pl.col("lane").replace_strict(index, return_dtype=pl.Int64)
+    training = pl.col("validate").ne_missing(pl.lit(value=True)).cast(pl.Int64)
     held = requests.select(
         lane=lane,
         start="submit_ns",
         end=pl.col("end_ns").fill_null(horizon_ns(requests)),
-        training=pl.col("validate").ne_missing(pl.lit(value=True)).cast(pl.Int64),
-    ).filter(pl.col("start") < pl.col("end"))
-    queued = waiting.select(lane=lane, start="start_ns", end="end_ns")
-    ones, zeros = np.ones(len(held), np.int64), np.zeros(len(held), np.int64)
-    more, none = np.ones(len(queued), np.int64), np.zeros(len(queued), np.int64)
-    train = held["training"].to_numpy()
-    return {
-        "lane": np.concatenate([held["lane"], held["lane"], queued["lane"], queued["lane"]]),
-        "ts": np.concatenate([held["start"], held["end"], queued["start"], queued["end"]]),
-        "running": np.concatenate([ones, -ones, none, none]),
-        "training": np.concatenate([train, -train, none, none]),
-        "waiting": np.concatenate([zeros, zeros, more, -more]),
-    }
+        change=1 + _TRAINING * training,
+    )
+    queued = waiting.select(
+        lane=lane, start="start_ns", end="end_ns", change=pl.lit(_WAITING, pl.Int64)
+    )
+    both = pl.concat([held, queued]).filter(pl.col("start") < pl.col("end"))
+    where, change = both["lane"].to_numpy(), both["change"].to_numpy()
+    return (
+        np.concatenate([where, where]),
+        np.concatenate([both["start"], both["end"]]),
+        np.concatenate([change, -change]),
+    )
 
 
 def _waiting(counters: pl.DataFrame | None, lanes: Sequence[str], until_ns: int) -> pl.DataFrame:

@@ -191,3 +191,11 @@ class Report:
         from rlinsight.analyzers.document import document
 
         return document(self)
+
+    def _repr_html_(self) -> str:
+        """Show the report in a notebook."""
+        from importlib import import_module
+
+        # The renderers are beyond what an analyzer may import; a notebook has them anyway.
+        rendered: str = import_module("rlinsight.report.html").fragment(self)
+        return rendered

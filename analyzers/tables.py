@@ -32,9 +32,7 @@ class Tables:
     @property
     def steps(self) -> pl.DataFrame:
         """Return the driver's ended training steps, in order."""
-        steps = self.spans.filter(
-            (pl.col("activity") == "step") & pl.col("end_ns").is_not_null()
-        )
+        steps = self.spans.filter((pl.col("activity") == "step") & pl.col("end_ns").is_not_null())
         return steps.sort("start_ns")
 
 
@@ -92,6 +90,4 @@ Rows = TypeVar("Rows", pl.DataFrame, pl.LazyFrame)
 def within(rows: Rows, window: tuple[int, int], start: str, end: str) -> Rows:
     """Return the rows whose interval [start, end) touches `window`; an open one reaches on."""
     first, last = window
-    return rows.filter(
-        (pl.col(start) < last) & (pl.col(end).is_null() | (pl.col(end) > first))
-    )
+    return rows.filter((pl.col(start) < last) & (pl.col(end).is_null() | (pl.col(end) > first)))

@@ -95,23 +95,21 @@ def tail_cost(
     start, end = levels.start, levels.end
     if window is not None:
         start, end = np.clip(start, *window), np.clip(end, *window)
-    empty = 1 - levels.running / full
-    width = end - start
-    idle = width if left is None else width - _covered(left, start, end)
-    return _totals(
-        pl.DataFrame(
-            {
-                "lane": levels.lane,
-                "busy": levels.busy,
-                "busy_ns": np.where(levels.training > 0, width, 0),
-                "tail_ns": np.where(tail, idle, 0),
-                "cost_ns": np.where(tail, idle * empty, 0.0),
-            }
-        ),
-        lanes,
-        topology,
-        "last submission" if left is None else "pending counter",
+    training = levels.training > 0
+    busy = pl.DataFrame({"lane": levels.lane[training], "busy_ns": (end - start)[training]})
+    place = np.flatnonzero(tail)
+    start, end = start[place], end[place]
+    idle = end - start if left is None else end - start - _covered(left, start, end)
+    tails = pl.DataFrame(
+        {
+            "lane": levels.lane[place],
+            "busy": levels.busy[place],
+            "tail_ns": idle,
+            "cost_ns": idle * (1 - levels.running[place] / full[place]),
+        }
     )
+    evidence: Evidence = "last submission" if left is None else "pending counter"
+    return _totals(_per_lane(busy, tails), lanes, topology, evidence)
 
 
 def _full(levels: Levels, lanes: Sequence[str], topology: Topology | None) -> Ints:
@@ -153,15 +151,22 @@ def _covered(left: pl.DataFrame, start: Ints, end: Ints) -> Ints:
     return covered
 
 
-def _totals(
-    stretches: pl.DataFrame, lanes: Sequence[str], topology: Topology | None, evidence: Evidence
-) -> TailCost:
-    per_busy = stretches.group_by("lane", "busy").agg(pl.col("busy_ns", "tail_ns", "cost_ns").sum())
+def _per_lane(busy: pl.DataFrame, tails: pl.DataFrame) -> pl.DataFrame:
+    """Return busy_ns, tail_ns, cost_ns and the number of tails of each lane that was busy."""
+    per_busy = tails.group_by("lane", "busy").agg(pl.col("tail_ns", "cost_ns").sum())
     per_lane = per_busy.group_by("lane").agg(
-        pl.col("busy_ns", "tail_ns", "cost_ns").sum(), tails=(pl.col("tail_ns") > 0).sum()
+        pl.col("tail_ns", "cost_ns").sum(), tails=(pl.col("tail_ns") > 0).sum()
     )
-    rows = {row["lane"]: row for row in per_lane.iter_rows(named=True)}
-    replicas = tuple(_replica(lane, rows[i], topology) for i, lane in enumerate(lanes) if i in rows)
+    all_busy = busy.group_by("lane").agg(pl.col("busy_ns").sum()).sort("lane")
+    return all_busy.join(per_lane, on="lane", how="left", maintain_order="left").fill_null(0)
+
+
+def _totals(
+    per_lane: pl.DataFrame, lanes: Sequence[str], topology: Topology | None, evidence: Evidence
+) -> TailCost:
+    replicas = tuple(
+        _replica(lanes[row["lane"]], row, topology) for row in per_lane.iter_rows(named=True)
+    )
     cost = sum(replica.cost_device_seconds for replica in replicas)
     busy = sum(replica.busy_device_seconds for replica in replicas)
     return TailCost(

@@ -114,7 +114,7 @@ def test_files_that_only_another_node_has_are_gathered_and_clocks_compared(clust
     here, there = place
     gcs = cluster.addresses["gcs"]
     nodes = Nodes(here, RUN_ID, gcs)
-    nodes.begin()
+    nodes.begin(0.2, sample_here=False)
     cluster.run(RECORD, gcs)
     assert lanes(here) == {"lane0"}
 
@@ -125,6 +125,9 @@ def test_files_that_only_another_node_has_are_gathered_and_clocks_compared(clust
     assert lanes(here) == {"lane0", "lane1"}
     assert gathered.files == len(list((there / "live").iterdir()))
     assert gathered.bytes == sum(path.stat().st_size for path in (there / "live").iterdir())
+    sampled = set(rlinsight.open(here).counters.collect()["lane"])
+    assert "b" in sampled  # its host; this node is the launcher's to sample
+    assert "a" not in sampled
     assert nodes.clocks.reference == "a"
     estimates = nodes.clocks.of("b").estimates
     assert len(estimates) == 2  # at the start and at the end
@@ -147,7 +150,7 @@ def test_a_cluster_that_is_gone_is_reported_and_does_not_hang(tmp_path, monkeypa
 
 def test_without_a_cluster_there_is_nothing_to_gather(tmp_path):
     nodes = Nodes(tmp_path, RUN_ID, None)
-    nodes.begin()
+    nodes.begin(0.2, sample_here=False)
     assert nodes.finish() is None
     assert cluster_address(None, {"RAY_ADDRESS": "local"}) is None
 

@@ -26,13 +26,28 @@ def key_figures(report: Report) -> Section:
 def _together(report: Report) -> list[Row]:
     rows: list[Row] = []
     if report.overlap is not None:
-        rows.append(("overlap", percent(report.overlap.overlap_ratio),
-                     "of the wall time both sides work; near 0 is not asynchronous"))
+        rows.append(
+            (
+                "overlap",
+                percent(report.overlap.overlap_ratio),
+                "of the wall time both sides work; near 0 is not asynchronous",
+            )
+        )
     if report.run_ahead is not None:
-        rows.append(("run-ahead", number(report.run_ahead.mean_mini_batches, "mini-batches"),
-                     "finished trajectories that wait for the trainer, mean"))
-    rows.append(("outside steps", percent(report.outside_steps.outside_ratio),
-                 "of the wall time the driver is in no training step"))
+        rows.append(
+            (
+                "run-ahead",
+                number(report.run_ahead.mean_mini_batches, "mini-batches"),
+                "finished trajectories that wait for the trainer, mean",
+            )
+        )
+    rows.append(
+        (
+            "outside steps",
+            percent(report.outside_steps.outside_ratio),
+            "of the wall time the driver is in no training step",
+        )
+    )
     return rows
 
 
@@ -48,12 +63,22 @@ def _staleness(report: Report) -> list[Row]:
          "of the wait that older samples saved the trainer"),
     ]  # fmt: skip
     if covered.analytic is not None:
-        rows.append(("coverage, analytic", percent(covered.analytic.coverage),
-                     f"{covered.analytic.steps_covered} of {covered.analytic.sync_every} steps"))
+        rows.append(
+            (
+                "coverage, analytic",
+                percent(covered.analytic.coverage),
+                f"{covered.analytic.steps_covered} of {covered.analytic.sync_every} steps",
+            )
+        )
     if tokens is not None:
-        rows.append(("wasted tokens", percent(tokens.wasted_share),
-                     f"{tokens.wasted_tokens} of {tokens.generated_tokens} generated, "
-                     f"residual {count(tokens.residual_tokens)}"))
+        rows.append(
+            (
+                "wasted tokens",
+                percent(tokens.wasted_share),
+                f"{tokens.wasted_tokens} of {tokens.generated_tokens} generated, "
+                f"residual {count(tokens.residual_tokens)}",
+            )
+        )
     return rows
 
 
@@ -94,5 +119,11 @@ def _quality(report: Report) -> list[Row]:
          "all rewards of the group are equal"),
     ]  # fmt: skip
     if quality.kl is not None:
-        rows.append(("rollout_corr/kl", number(quality.kl.median), f"median, {quality.kl.level}; 3e-4 is healthy"))
+        rows.append(
+            (
+                "rollout_corr/kl",
+                number(quality.kl.median),
+                f"median, {quality.kl.level}; 3e-4 is healthy",
+            )
+        )
     return rows

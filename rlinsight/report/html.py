@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 _STYLE: Final = """
 :root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 1200px; margin: 2rem auto; padding: 0 1rem; }
+body {
+  font: 15px/1.5 system-ui, sans-serif; max-width: 1200px; margin: 2rem auto; padding: 0 1rem;
+}
 h2 { margin-top: 2.2rem; font-size: 1.15rem; }
 .verdict { font-size: 1.1rem; border-left: 4px solid #2b6cb0; padding-left: 1rem; }
 .alarm { border-color: #c53030; }

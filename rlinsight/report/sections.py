@@ -128,8 +128,11 @@ def _bubbles(report: Report, shown: list[str]) -> Section:
             f"{bubble.device_seconds:.3f}",
             bubble.owner,
             bubble.cause,
-            ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-                      for name, value in bubble.evidence.items()) or "-",
+            ", ".join(
+                f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+                for name, value in bubble.evidence.items()
+            )
+            or "-",
         )
         for bubble in largest[:_MAX_BUBBLES]
     ]
@@ -177,7 +180,8 @@ def _largest(steps: Iterable[StepRow]) -> list[str]:
     for row in steps:
         for name, value in row.activities.items():
             totals[name] = totals.get(name, 0.0) + value
-    return sorted(totals, key=lambda name: -totals[name])[:_STEP_COLUMNS]
+    by_size = sorted(totals, key=lambda name: (name.startswith("other:"), -totals[name]))
+    return by_size[:_STEP_COLUMNS]
 
 
 def _activities(report: Report) -> Section:
@@ -207,7 +211,10 @@ def _trust(report: Report) -> Section:
     rows = [
         ("hooks", f"{trust.hooks_installed} installed"),
         ("unattributed device time", percent(trust.unattributed_ratio)),
-        ("time inside hooks", f"{seconds(trust.hook_seconds)}, {percent(trust.hook_share)} of the wall time"),
+        (
+            "time inside hooks",
+            f"{seconds(trust.hook_seconds)}, {percent(trust.hook_share)} of the wall time",
+        ),
         *((f"hook skipped: {name}", why) for name, why in trust.hooks_skipped.items()),
         *((f"hook failed: {name}", f"{n} times") for name, n in trust.hook_errors.items()),
         *((f"rows dropped: {name}", count(n)) for name, n in trust.dropped_rows.items()),

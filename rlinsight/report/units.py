@@ -44,4 +44,10 @@ def three(value: float) -> str:
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
     digits = 2 - math.floor(math.log10(abs(value)))
-    return f"{value:.{digits}f}" if 0 < digits <= 5 else f"{value:.3g}" if digits > 5 else f"{value:.0f}"
+    return (
+        f"{value:.{digits}f}"
+        if 0 < digits <= 5
+        else f"{value:.3g}"
+        if digits > 5
+        else f"{value:.0f}"
+    )

@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from rlinsight.analyzers.result import Report
 
 _BOUND = {
-    "rollout": "The run is rollout-bound: the trainer waits for samples more than the rollouts wait for it.",
+    "rollout": "The run is rollout-bound: the trainer waits for samples more than the rollouts "
+    "wait for it.",
     "trainer": "The run is trainer-bound: the rollouts wait more than the trainer does.",
-    "pipeline": "The run alternates: training and generation take turns, so one waits for the other.",
+    "pipeline": "The run alternates: training and generation take turns, so one waits for the "
+    "other.",
     "balanced": "The run is balanced: both sides idle about equally.",
     "unknown": "What bounds the run cannot be told from this trace.",
-}  # fmt: skip
+}
 
 #: What each cause means, for a reader who sees it for the first time.
 CAUSES = {
@@ -40,9 +42,7 @@ def paragraph(report: Report) -> str:
     """Return the verdict in sentences, the most urgent first."""
     verdict = report.verdict
     if verdict.alarm is not None:
-        return (
-            f"ALARM: {verdict.alarm}. There is no verdict on tuning while the run stands still."
-        )
+        return f"ALARM: {verdict.alarm}. There is no verdict on tuning while the run stands still."
     parts = [_BOUND[verdict.bound]]
     if verdict.cause is not None:
         parts.append(

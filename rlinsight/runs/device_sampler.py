@@ -22,7 +22,9 @@ class DeviceSampler:
     says so in the trace and costs nothing else.
     """
 
-    def __init__(self, trace: Path, run_id: str, interval_s: float, node: str | None = None) -> None:
+    def __init__(
+        self, trace: Path, run_id: str, interval_s: float, node: str | None = None
+    ) -> None:
         options = ["--interval", str(interval_s), "--run-id", run_id, "--parent", str(os.getpid())]
         program = [sys.executable, "-m", "rlinsight.collectors.devices", str(trace)]
         self._command = [*program, *options, *(["--node", node] if node else [])]

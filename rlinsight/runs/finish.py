@@ -64,11 +64,11 @@ def finish(prepared: Prepared, outcome: Outcome, state: LiveState, nodes: Nodes)
         _compact(prepared)
     except RlinsightError as error:
         done.notes.append(str(error))
-    if not state.processes and not _has_records(prepared):
-        done.notes += _nothing_recorded(prepared)
-    else:
+    if state.records or _other_records(prepared):
         done.notes += _missing_lanes(prepared, outcome, state)
         _analyze(prepared, done)
+    else:
+        done.notes += _nothing_recorded(prepared)
     _upload(prepared, done)
     return done
 
@@ -113,9 +113,12 @@ def _compact(prepared: Prepared) -> None:
     compact(prepared.plan.trace)
 
 
-def _has_records(prepared: Prepared) -> bool:
-    trace = prepared.plan.trace
-    return any(trace.glob("*.arrow")) or any(trace.glob("live/*.arrows"))
+def _other_records(prepared: Prepared) -> bool:
+    """Whether there are records that were not seen live, as those gathered from other nodes."""
+    import rlinsight
+
+    trace = rlinsight.open(prepared.plan.trace)
+    return any(trace.table(name).head(1).collect().height for name in ("spans", "requests"))
 
 
 def _nothing_recorded(prepared: Prepared) -> list[str]:

@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from rlinsight.runs.config import RunConfig
+from rlinsight.runs.device_sampler import SWITCH, DeviceSampler
 from rlinsight.runs.finish import Finished, finish
 from rlinsight.runs.interrupts import Interrupts
 from rlinsight.runs.live import LiveTrace
@@ -45,15 +46,41 @@ def launch(
     try:
         with Interrupts() as interrupts:
             running = _start(prepared, environment)
-            nodes.begin()
-            with display(running.console) as shown:
-                supervisor = Supervisor(
-                    running, live, shown, config.stall_report_s, config.stall_timeout_s, grace_s
-                )
-                outcome = supervisor.watch(interrupts)
+            with _ended_in_any_case(running), _sampling(prepared, nodes):
+                with display(running.console) as shown:
+                    supervisor = Supervisor(
+                        running, live, shown, config.stall_report_s, config.stall_timeout_s, grace_s
+                    )
+                    outcome = supervisor.watch(interrupts)
             return finish(prepared, outcome, live.state, nodes)
     finally:
         live.close()
+        nodes.close()
+
+
+@contextmanager
+def _ended_in_any_case(running: Running) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        running.stop(grace_s=0.0, in_a_hurry=lambda: True)
+        raise
+
+
+@contextmanager
+def _sampling(prepared: Prepared, nodes: Nodes) -> Iterator[None]:
+    """Sample devices: those of this node, unless only a job runs, and those of the others."""
+    config, plan = prepared.config, prepared.plan
+    if SWITCH in config.collectors.disable:
+        yield
+        return
+    interval_s, is_job = config.collectors.sample_interval_s, config.ray_address is not None
+    nodes.begin(interval_s, sample_here=is_job)
+    if is_job:
+        yield
+        return
+    with DeviceSampler(plan.trace, plan.run_id, interval_s):
+        yield
 
 
 def _start(prepared: Prepared, environment: dict[str, str]) -> Running:

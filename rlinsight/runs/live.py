@@ -16,6 +16,8 @@ from rlinsight.trace.process import Process, read_process
 
 #: Tables whose rows are events; a counter is sampled whether or not anything happens.
 _EVENT_TABLES: Final = ("spans", "requests", "samples", "metrics", "markers")
+#: What a program records about itself; the sampler of devices writes counters and markers.
+_RECORD_TABLES: Final = ("spans", "requests", "samples", "metrics")
 _TIMES: Final = {"spans": "start_ns", "requests": "submit_ns", "markers": "ts_ns"}
 _REQUEST_COLUMNS: Final = ["request_id", "attempt", "lane", "submit_ns", "end_ns"]
 
@@ -86,6 +88,8 @@ class LiveTrace:
             self.state.take_metrics(_rows(batch, _is_one_of(batch["key"], STEP_METRICS)))
         elif table == "counters":
             self.state.take_counters(_rows(batch, _is_one_of(batch["name"], QUEUE_COUNTERS)))
+        if table in _RECORD_TABLES:
+            self.state.records += batch.num_rows
         return batch.num_rows if table in _EVENT_TABLES else 0
 
 

@@ -49,6 +49,7 @@ class LiveState:
     Ratios are of the time since the first training step began, None before it.
     """
 
+    records: int = 0
     step: int | None = None
     tokens_per_s_per_device: float | None = None
     queue_depth: int | None = None

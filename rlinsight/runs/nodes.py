@@ -30,23 +30,34 @@ class Nodes:
         self._trace = trace
         self._run_id = run_id
         self._address = address
-        self._first: subprocess.Popen[str] | None = None
+        self._companion: subprocess.Popen[str] | None = None
         self.clocks = Clocks()
 
-    def begin(self) -> None:
-        """Start measuring the clocks, in the background."""
-        if self._address is not None:
-            self._first = self._start("--clocks-only")
+    def begin(self, sample_interval_s: float, *, sample_here: bool) -> None:
+        """Measure the clocks and sample the devices of the other nodes, in the background."""
+        if self._address is None:
+            return
+        here = ["--sample-here"] if sample_here else []
+        self._companion = self._start("--sample", str(sample_interval_s), *here)
 
     def finish(self) -> Gathered | None:
         """Fetch what other nodes recorded and measure the clocks again; None without cluster."""
         if self._address is None:
             return None
-        if self._first is not None:
-            self._take_clocks(_result(self._first))
+        if self._companion is not None:
+            # The end of its input tells it to stop sampling.
+            self._take_clocks(_result(self._companion))
+            self._companion = None
         gathered = _result(self._start())
         self._take_clocks(gathered)
         return gathered
+
+    def close(self) -> None:
+        """End what `begin` started, if `finish` has not."""
+        if self._companion is not None:
+            self._companion.kill()
+            self._companion.communicate()
+            self._companion = None
 
     def _start(self, *options: str) -> subprocess.Popen[str]:
         assert self._address is not None
@@ -56,6 +67,7 @@ class Nodes:
         return subprocess.Popen(
             [*program, str(self._trace), self._run_id, self._address, *options],
             env={**environment, "RAY_USAGE_STATS_ENABLED": "0"},
+            stdin=subprocess.PIPE,  # its end tells that we have ended, however that came
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

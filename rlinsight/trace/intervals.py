@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 _monotonic_ns = time.monotonic_ns
 
+#: What a reader matches an open row of a request with its closed row by.
+_REQUEST_KEY = ("request_id", "submit_ns", "lane", "attempt")
+
 
 class OpenSpan:
     """A span that has begun. It is a context manager; `end` may also be called by hand.
@@ -80,9 +83,10 @@ class OpenSpan:
 
     def begun(self, start_ns: int | None) -> OpenSpan:
         """Open the span now, or at `start_ns` (epoch nanoseconds)."""
-        self.__enter__()
-        if start_ns is not None:
-            self.start_ns = start_ns
+        if start_ns is None:
+            return self.__enter__()
+        self.start_ns = start_ns  # before it can be flushed as open: the start is part of its key
+        self._buffer.open[id(self)] = self
         return self
 
     def end(
@@ -129,11 +133,15 @@ class OpenRequest:
         writer.requests.open[id(self)] = self
 
     def end(self, *, end_ns: int | None = None, **columns: Any) -> None:
-        """Close the request now, or at `end_ns`, adding `columns`. A second call does nothing."""
+        """Close the request now, or at `end_ns`, adding `columns`. A second call does nothing.
+
+        What identifies the request (its id, lane, submission, attempt) cannot change any more.
+        """
         if self._writer.requests.open.pop(id(self), None) is None:
             return
         end_ns = self._writer.now_ns() if end_ns is None else end_ns
-        self.columns = {**self.columns, **columns, "end_ns": end_ns}
+        key = {name: self.columns.get(name) for name in _REQUEST_KEY}
+        self.columns = {**self.columns, **columns, **key, "end_ns": end_ns}
         self._writer.request(**self.columns)
 
     def row(self, end_ns: int | None) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Final
 
 from rlinsight.runs.checks.facts import Check, Facts, Problem
+from rlinsight.runs.device_sampler import SWITCH
 
 #: Versions this release was tried with: package -> accepted beginnings.
 KNOWN_VERSIONS: Final[dict[str, tuple[str, ...]]] = {
@@ -85,7 +86,7 @@ def disabled_hooks_exist(facts: Facts) -> Problem | None:
     """A hook that is turned off by a misspelt name stays on, silently."""
     from rlinsight.collectors.verl.hooks import all_hooks
 
-    known = [hook.name for hook in all_hooks()]
+    known = [SWITCH, *(hook.name for hook in all_hooks())]
     unknown = [name for name in facts.config.collectors.disable if name not in known]
     if not unknown:
         return None
