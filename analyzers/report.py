@@ -7,34 +7,34 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from rlinsight.analyzers.balance_report import balance
-from rlinsight.analyzers.bubbles import bubbles, idle_segments
-from rlinsight.analyzers.causes import Evidence, evidence_intervals
-from rlinsight.analyzers.coverage import coverage
-from rlinsight.analyzers.dead import SILENT_S
+from rlinsight.analyzers.device_time.bubbles import bubbles, idle_segments
+from rlinsight.analyzers.device_time.causes import Evidence, evidence_intervals
+from rlinsight.analyzers.device_time.ledger import ledger, sweep
+from rlinsight.analyzers.device_time.occupancy import clip, occupancy
+from rlinsight.analyzers.device_time.overlap import outside_steps, overlap, run_ahead
+from rlinsight.analyzers.device_time.per_window import clipped, version_rows
+from rlinsight.analyzers.device_time.pools import pool_reports
+from rlinsight.analyzers.device_time.steps import activity_times, step_rows
+from rlinsight.analyzers.device_time.throughput import throughput
+from rlinsight.analyzers.device_time.window import choose_window
+from rlinsight.analyzers.engines.balance import balance
+from rlinsight.analyzers.engines.slots import slot_use
+from rlinsight.analyzers.framework.idle_figures import idle_figures
+from rlinsight.analyzers.framework.known_defects import known_defects
+from rlinsight.analyzers.framework.metrics_only import metrics_only
 from rlinsight.analyzers.header import header
-from rlinsight.analyzers.idle_figures import idle_figures
-from rlinsight.analyzers.known_defects import known_defects
-from rlinsight.analyzers.ledger import ledger, sweep
-from rlinsight.analyzers.lengths import lengths
-from rlinsight.analyzers.liveness import Liveness, liveness
-from rlinsight.analyzers.metrics_only import metrics_only
-from rlinsight.analyzers.occupancy import clip, occupancy
-from rlinsight.analyzers.overlap import outside_steps, overlap, run_ahead
-from rlinsight.analyzers.per_window import clipped, version_rows
-from rlinsight.analyzers.pools import pool_reports
-from rlinsight.analyzers.quality import quality
+from rlinsight.analyzers.health.dead import SILENT_S
+from rlinsight.analyzers.health.liveness import Liveness, liveness
+from rlinsight.analyzers.lengths.statistics import lengths
+from rlinsight.analyzers.quality.guard import quality
 from rlinsight.analyzers.result import Report
-from rlinsight.analyzers.slots import slot_use
-from rlinsight.analyzers.staleness import staleness, trained_in
-from rlinsight.analyzers.steps import activity_times, step_rows
-from rlinsight.analyzers.sync import syncs
+from rlinsight.analyzers.staleness.coverage import coverage
+from rlinsight.analyzers.staleness.lags import staleness, trained_in
+from rlinsight.analyzers.staleness.tokens import token_account
+from rlinsight.analyzers.sync.stages import syncs
 from rlinsight.analyzers.tables import Tables, read_tables, within
-from rlinsight.analyzers.throughput import throughput
-from rlinsight.analyzers.tokens import token_account
 from rlinsight.analyzers.trust import doubts, trust
 from rlinsight.analyzers.verdict import verdict
-from rlinsight.analyzers.window import choose_window
 from rlinsight.trace.process import Process
 from rlinsight.trace.reader import Trace
 

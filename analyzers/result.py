@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import polars as pl
 
-    from rlinsight.analyzers.balance_report import Balance
-    from rlinsight.analyzers.bubbles import Bubbles
-    from rlinsight.analyzers.coverage import Coverage
-    from rlinsight.analyzers.defects import Defect
-    from rlinsight.analyzers.idle_figures import IdleFigures
-    from rlinsight.analyzers.lengths import Lengths
-    from rlinsight.analyzers.liveness import Liveness
-    from rlinsight.analyzers.metrics_only import MetricsOnly
-    from rlinsight.analyzers.overlap import OutsideSteps, Overlap, RunAhead
-    from rlinsight.analyzers.per_window import VersionRow
-    from rlinsight.analyzers.quality import Quality
-    from rlinsight.analyzers.slots import SlotUse
-    from rlinsight.analyzers.staleness import Staleness
-    from rlinsight.analyzers.sync import SyncReport
-    from rlinsight.analyzers.tokens import TokenAccount
+    from rlinsight.analyzers.device_time.bubbles import Bubbles
+    from rlinsight.analyzers.device_time.overlap import OutsideSteps, Overlap, RunAhead
+    from rlinsight.analyzers.device_time.per_window import VersionRow
+    from rlinsight.analyzers.engines.balance import Balance
+    from rlinsight.analyzers.engines.slots import SlotUse
+    from rlinsight.analyzers.framework.defects import Defect
+    from rlinsight.analyzers.framework.idle_figures import IdleFigures
+    from rlinsight.analyzers.framework.metrics_only import MetricsOnly
+    from rlinsight.analyzers.health.liveness import Liveness
+    from rlinsight.analyzers.lengths.statistics import Lengths
+    from rlinsight.analyzers.quality.guard import Quality
+    from rlinsight.analyzers.staleness.coverage import Coverage
+    from rlinsight.analyzers.staleness.lags import Staleness
+    from rlinsight.analyzers.staleness.tokens import TokenAccount
+    from rlinsight.analyzers.sync.stages import SyncReport
     from rlinsight.analyzers.verdict import Verdict
 
 REPORT_SCHEMA_VERSION: Final = 1

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from rlinsight.analyzers.versions import version_windows
+from rlinsight.analyzers.device_time.versions import version_windows
 from rlinsight.errors import TraceError
 from rlinsight.trace.reader import Trace
 from rlinsight.trace.topology import Lane, Topology

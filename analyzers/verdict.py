@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rlinsight.analyzers.bubbles import Bubbles, CauseTotal
-from rlinsight.analyzers.liveness import Liveness
+from rlinsight.analyzers.device_time.bubbles import Bubbles, CauseTotal
+from rlinsight.analyzers.health.liveness import Liveness
 from rlinsight.analyzers.result import PoolReport
 
 Bound = Literal["trainer", "rollout", "pipeline", "balanced", "unknown"]

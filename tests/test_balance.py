@@ -10,10 +10,10 @@ import pytest
 from timelines import TOPOLOGY, S, Timeline
 
 import rlinsight
-from rlinsight.analyzers.balance import replica_versions, request_spread
-from rlinsight.analyzers.ranks import rank_balance, token_imbalance
-from rlinsight.analyzers.replica_speed import replica_speeds
-from rlinsight.analyzers.stragglers import batch_speed, workers_of_requests
+from rlinsight.analyzers.engines.ranks import rank_balance, token_imbalance
+from rlinsight.analyzers.engines.replica_speed import replica_speeds
+from rlinsight.analyzers.engines.spread import replica_versions, request_spread
+from rlinsight.analyzers.engines.stragglers import batch_speed, workers_of_requests
 
 CASES = {
     case["id"]: case

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from timelines import S, Timeline
 
 import rlinsight
-from rlinsight.analyzers.coverage import analytic_coverage, coverage, sync_settings
+from rlinsight.analyzers.staleness.coverage import analytic_coverage, coverage, sync_settings
 from rlinsight.trace.frames import polars_schema
 
 

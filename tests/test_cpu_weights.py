@@ -18,7 +18,8 @@ torch = pytest.importorskip("torch")
 if not importlib.util.find_spec("verl"):
     pytest.skip("verl is not installed", allow_module_level=True)
 
-from rlinsight.runs.cpu import launch  # noqa: E402
+from rlinsight.runs.cpu import example, launch  # noqa: E402
+from rlinsight.runs.cpu.example_tokenizer import VOCABULARY  # noqa: E402
 from rlinsight.runs.cpu.transport.errors import RefusedError, WeightSyncError  # noqa: E402
 from rlinsight.runs.cpu.transport.tensors import (  # noqa: E402
     ALIGNMENT_BYTES,
@@ -345,3 +346,49 @@ def test_saved_parameters_do_not_follow_the_live_ones(engine_class):
     live.zero_()
     assert torch.equal(shards["w"][0], torch.ones(3))
     assert (shards["w"][1], spec) == ("spec", "spec")
+
+
+# The generated example, as transformers reads it.
+
+
+@pytest.fixture(scope="module")
+def example_model(tmp_path_factory):
+    return example.generate(tmp_path_factory.mktemp("example")).model
+
+
+@pytest.fixture(scope="module")
+def tokenizer(example_model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(example_model)
+
+
+def test_every_character_is_one_token_and_comes_back(tokenizer):
+    text = "\n0123456789 +-*=.,:?!abcxyz"
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    assert len(ids) == len(text)
+    assert tokenizer.decode(ids) == text
+    assert len(tokenizer) == len(VOCABULARY)
+
+
+def test_a_prompt_is_framed_and_open_for_the_answer(tokenizer):
+    ids = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "3+4="}], add_generation_prompt=True, return_dict=False
+    )
+    framed = "<|im_start|>user\n3+4=<|im_end|>\n<|im_start|>assistant\n"
+    assert tokenizer.decode(ids) == framed
+
+
+def test_the_untrained_model_stops_after_the_intended_length(example_model, tokenizer):
+    """Chance to stop per token, over random contexts: 1 / mean length, within a fifth."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers import AutoModelForCausalLM
+
+        model = AutoModelForCausalLM.from_pretrained(example_model, dtype=torch.float32)
+    context = torch.randint(0, len(tokenizer), (8, 64), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        stop = model(context).logits.softmax(-1)[..., tokenizer.eos_token_id].mean().item()
+    assert 1 / stop == pytest.approx(example.MEAN_LENGTH_TOKENS, rel=0.2)

@@ -9,18 +9,23 @@ import pytest
 from timelines import TOPOLOGY, S, Timeline
 from verl_logs import metrics, over_steps, recorded
 
-from rlinsight.analyzers.defects import (
+from rlinsight.analyzers.framework.defects import (
     lost_last_updates,
     shifted_rows,
     sums_called_max,
     updates_per_row,
 )
-from rlinsight.analyzers.figures_out_of_range import (
+from rlinsight.analyzers.framework.figures_out_of_range import (
     constant_values,
     older_than_run,
     ratios_outside_unit,
 )
-from rlinsight.analyzers.idle_figures import diagnose, idle_figures, lost_resumes, one_pause_only
+from rlinsight.analyzers.framework.idle_figures import (
+    diagnose,
+    idle_figures,
+    lost_resumes,
+    one_pause_only,
+)
 
 CASES = {
     case["id"]: case

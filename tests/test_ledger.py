@@ -6,9 +6,9 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlinsight.analyzers.intervals import union
-from rlinsight.analyzers.ledger import ledger, sweep
-from rlinsight.analyzers.states import PRIORITY, STATE_ID, UNATTRIBUTED
+from rlinsight.analyzers.device_time.intervals import union
+from rlinsight.analyzers.device_time.ledger import ledger, sweep
+from rlinsight.analyzers.device_time.states import PRIORITY, STATE_ID, UNATTRIBUTED
 
 SCHEMA = {"device": pl.String, "state": pl.UInt8, "start_ns": pl.Int64, "end_ns": pl.Int64}
 

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timelines import S, Timeline
 
-from rlinsight.analyzers.length_bias import length_bias
-from rlinsight.analyzers.length_cap import length_cap, piled_up_at
-from rlinsight.analyzers.length_growth import balance_gain, length_drift, step_growth
-from rlinsight.analyzers.lengths import (
+from rlinsight.analyzers.engines.ranks import token_imbalance
+from rlinsight.analyzers.engines.stragglers import batch_speed
+from rlinsight.analyzers.lengths.bias import length_bias
+from rlinsight.analyzers.lengths.cap import length_cap, piled_up_at
+from rlinsight.analyzers.lengths.growth import balance_gain, length_drift, step_growth
+from rlinsight.analyzers.lengths.statistics import (
     length_table,
     lengths,
     reported_dp_imbalance,
     variance_split,
 )
-from rlinsight.analyzers.ranks import token_imbalance
-from rlinsight.analyzers.stragglers import batch_speed
 from rlinsight.trace.frames import polars_schema
 
 CASES = {

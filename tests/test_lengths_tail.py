@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from timelines import TOPOLOGY, S
 
 import rlinsight
-from rlinsight.analyzers.tail import tail_cost
+from rlinsight.analyzers.lengths.tail import tail_cost
 from rlinsight.trace.frames import polars_schema
 
 

@@ -9,7 +9,7 @@ import pytest
 from timelines import TOPOLOGY, S, Timeline
 
 import rlinsight
-from rlinsight.analyzers.liveness import liveness
+from rlinsight.analyzers.health.liveness import liveness
 from rlinsight.trace.process import Process
 
 CASES = {

@@ -10,9 +10,9 @@ import pytest
 from timelines import TOPOLOGY, Timeline
 from verl_logs import metrics, over_steps, recorded
 
-from rlinsight.analyzers.breakdown import breakdown, change, paired_difference
-from rlinsight.analyzers.known_defects import known_defects, polled_waits
-from rlinsight.analyzers.metrics_only import (
+from rlinsight.analyzers.framework.breakdown import breakdown, change, paired_difference
+from rlinsight.analyzers.framework.known_defects import known_defects, polled_waits
+from rlinsight.analyzers.framework.metrics_only import (
     dp_imbalance,
     metrics_only,
     outside_rows,

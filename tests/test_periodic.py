@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from timelines import S
 
-from rlinsight.analyzers.periodic import constant_gap, periodic
+from rlinsight.analyzers.engines.periodic import constant_gap, periodic
 
 
 def intervals(*rows: tuple[float, float]) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from timelines import S
 
-from rlinsight.analyzers.polls import ends_at_poll, poll_period
+from rlinsight.analyzers.framework.polls import ends_at_poll, poll_period
 
 LOGS = Path(__file__).parent / "data/verl_metrics"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from timelines import S, Timeline
 
-from rlinsight.analyzers.pressure import kv_pressure
+from rlinsight.analyzers.engines.pressure import kv_pressure
 
 CASES = {
     case["id"]: case

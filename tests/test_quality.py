@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 from timelines import S, Timeline
 
-from rlinsight.analyzers.quality import quality
-from rlinsight.analyzers.trends import trend_of, volatility
+from rlinsight.analyzers.quality.guard import quality
+from rlinsight.analyzers.quality.trends import trend_of, volatility
 
 
 def over_steps(values: list[float]) -> pl.DataFrame:

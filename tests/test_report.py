@@ -13,11 +13,11 @@ import pytest
 from rich.console import Console
 from timelines import Timeline
 
+from rlinsight.analyzers.device_time.states import BUBBLES, cause_of
 from rlinsight.report.markdown import markdown
 from rlinsight.report.text import print_report
 from rlinsight.report.units import number, percent, seconds
 from rlinsight.report.verdict import CAUSES, paragraph
-from rlinsight.analyzers.states import BUBBLES, cause_of
 
 CLI = Path(sysconfig.get_path("scripts")) / "rlinsight"
 

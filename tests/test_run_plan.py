@@ -17,6 +17,7 @@ from rlinsight.runs.settings import compose
 from rlinsight.runs.verl_args import smoke_prompts
 
 MODES = ("sync", "colocate_async", "separate_async", "fully_async")
+LOGGER_PATH = "VERL_FILE_LOGGER_PATH"
 MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
 
@@ -139,9 +140,9 @@ def test_the_environment_turns_recording_on_everywhere():
         "disable": ["tracking.log"],
     }
     assert plan.environment["NCCL_DEBUG"] == "INFO"
-    assert plan.environment["VERL_FILE_LOGGER_PATH"] == "/traces/run-1/verl-metrics.jsonl"
+    assert plan.environment[LOGGER_PATH] == "/traces/run-1/verl-metrics.jsonl"
     in_ray = compose(plan.module, plan.overrides).get("ray_kwargs.ray_init.runtime_env.env_vars")
-    assert in_ray == dict(plan.protocol)
+    assert in_ray == {name: plan.environment[name] for name in (*plan.protocol, LOGGER_PATH)}
     assert "SECRET" not in plan.shell_line()
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from timelines import TOPOLOGY, S, Timeline
 
 import rlinsight
-from rlinsight.analyzers.overlap import outside_steps, overlap, run_ahead
-from rlinsight.analyzers.slots import running_levels, slot_use
+from rlinsight.analyzers.device_time.overlap import outside_steps, overlap, run_ahead
+from rlinsight.analyzers.engines.slots import running_levels, slot_use
 
 TWO = rlinsight.Topology(
     devices=TOPOLOGY.devices,

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timelines import S, Timeline
 
-from rlinsight.analyzers.staleness import fates, staleness
-from rlinsight.analyzers.tokens import token_account
+from rlinsight.analyzers.staleness.lags import fates, staleness
+from rlinsight.analyzers.staleness.tokens import token_account
 from rlinsight.trace.frames import polars_schema
 
 CASES = {

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 from timelines import TOPOLOGY, S
 
-from rlinsight.analyzers.steady import bootstrap_interval, mser_cut
-from rlinsight.analyzers.versions import version_windows
+from rlinsight.analyzers.device_time.steady import bootstrap_interval, mser_cut
+from rlinsight.analyzers.device_time.versions import version_windows
 
 
 def test_the_worked_example_of_mser():

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from timelines import TOPOLOGY, S, Timeline
 
-from rlinsight.analyzers.sync import STAGES, dominant, syncs, trend
-from rlinsight.analyzers.warmup import cache_warm_up
+from rlinsight.analyzers.engines.cache_warm_up import cache_warm_up
+from rlinsight.analyzers.sync.stages import STAGES, dominant, syncs, trend
 
 CASES = {
     case["id"]: case

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
-from rlinsight.analyzers.level_of_detail import buckets
-from rlinsight.analyzers.states import PRIORITY, UNATTRIBUTED, kind
+from rlinsight.analyzers.device_time.level_of_detail import buckets
+from rlinsight.analyzers.device_time.states import PRIORITY, UNATTRIBUTED, kind
 
 if TYPE_CHECKING:
     import polars as pl

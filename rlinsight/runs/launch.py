@@ -52,7 +52,8 @@ def launch(
                         running, live, shown, config.stall_report_s, config.stall_timeout_s, grace_s
                     )
                     outcome = supervisor.watch(interrupts)
-            return finish(prepared, outcome, live.state, nodes)
+        # From here on Ctrl-C ends us as usual: the trace is readable at any moment.
+        return finish(prepared, outcome, live.state, nodes)
     finally:
         live.close()
         nodes.close()

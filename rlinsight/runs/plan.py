@@ -58,9 +58,10 @@ def managed(
     protocol = recording_environment(config, run_id, trace)
     values = verl_args.build(config, list(platform.overrides))
     values.update({"hydra.run.dir": str(trace / "hydra")})
+    ours = {**protocol, "VERL_FILE_LOGGER_PATH": str(trace / METRICS_FILE)}
     if config.ray_address is None:
         # A Ray cluster that was started before us does not have our environment.
-        values.update({f"{_ENV_PREFIX}.{name}": Quoted(value) for name, value in protocol.items()})
+        values.update({f"{_ENV_PREFIX}.{name}": Quoted(value) for name, value in ours.items()})
     module = verl_args.entry_module(config)
     overrides = tuple(values.arguments())
     return Plan(
@@ -70,9 +71,8 @@ def managed(
         environment={
             **platform.environment,
             "HYDRA_FULL_ERROR": "1",
-            "VERL_FILE_LOGGER_PATH": str(trace / METRICS_FILE),
             **config.environment,
-            **protocol,
+            **ours,
         },
         protocol=protocol,
         overrides=overrides,

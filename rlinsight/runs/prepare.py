@@ -18,6 +18,7 @@ from rlinsight.runs.config import EXAMPLE, RecordingConfig, RunConfig
 from rlinsight.runs.location import Location, locate
 from rlinsight.runs.plan import Plan, Platform
 from rlinsight.runs.settings import Settings
+from rlinsight.runs.verl_args import samples_per_version
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,10 @@ class Prepared:
         """Training steps of the whole run, None where nobody says."""
         if not isinstance(self.config, RunConfig) or self.plan.module is None:
             return None
-        steps = self.settings.number("trainer.total_training_steps")
-        return self.config.steps if self.config.mode == "fully_async" else steps
+        if self.config.mode != "fully_async":
+            return self.settings.number("trainer.total_training_steps")
+        prompts = self.settings.number("rollout.total_rollout_steps")
+        return None if prompts is None else prompts // samples_per_version(self.settings)
 
 
 def prepare(config: RecordingConfig, command: Sequence[str] = ()) -> Prepared:

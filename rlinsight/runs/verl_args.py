@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from rlinsight.runs.config import DISAGGREGATED, EXAMPLE, DeviceName, RunConfig
 from rlinsight.runs.overrides import Overrides, Quoted
+
+
+class Known(Protocol):
+    """Overrides, or the settings that verl makes of them."""
+
+    def get(self, key: str) -> Any:
+        """Return the value of a key, or None."""
+
 
 _MAIN_PPO: Final = "verl.trainer.main_ppo"
 _FULLY_ASYNC: Final = "verl.experimental.fully_async_policy.fully_async_main"
@@ -103,7 +111,7 @@ def _steps(config: RunConfig, known: Overrides, steps: int) -> dict[str, Any]:
     return {"rollout.total_rollout_steps": steps * samples_per_version(known)}
 
 
-def samples_per_version(known: Overrides) -> int:
+def samples_per_version(known: Known) -> int:
     """Prompts that fully_async trains between two parameter versions."""
     mini_batch = known.get(f"{_ACTOR}.ppo_mini_batch_size")
     batches = known.get("async_training.require_batches")

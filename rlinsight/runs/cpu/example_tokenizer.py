@@ -1,4 +1,8 @@
-"""The tokenizer of the example: one token per character, in the files transformers reads."""
+"""The tokenizer of the example: one token per character, in the files transformers reads.
+
+transformers rebuilds the tokenizer of a Qwen2 model from its vocabulary, with Qwen2's byte-level
+pipeline around it; so that is what these files describe.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,9 @@ from pathlib import Path
 
 PAD, START, END, UNKNOWN = "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|unk|>"
 SPECIAL = (PAD, START, END, UNKNOWN)
-_CHARACTERS = "\n" + string.digits + " +-*=.,:?!" + string.ascii_lowercase
+# Byte-level names of the newline and the space; other ASCII characters stand for themselves.
+_NEWLINE, _SPACE = "\u010a", "\u0120"
+_CHARACTERS = _NEWLINE + string.digits + _SPACE + "+-*=.,:?!" + string.ascii_lowercase
 
 #: Every token, in the order of its id. The model's vocabulary is exactly this: verl masks what
 #: lies beyond the tokenizer in vLLM but not in the trainer, and their log-probs would disagree.
@@ -21,6 +27,12 @@ _CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+_BYTE_LEVEL = {
+    "type": "ByteLevel",
+    "add_prefix_space": False,
+    "trim_offsets": False,
+    "use_regex": False,
+}
 
 
 def write(folder: Path) -> None:
@@ -35,11 +47,10 @@ def _tokenizer() -> dict[str, object]:
         "truncation": None,
         "padding": None,
         "added_tokens": [_special(token) for token in SPECIAL],
-        "normalizer": None,
-        "pre_tokenizer": None,
+        "normalizer": {"type": "NFC"},
+        "pre_tokenizer": _BYTE_LEVEL,
         "post_processor": None,
-        # Without it decoding puts a space between any two tokens.
-        "decoder": {"type": "Fuse"},
+        "decoder": _BYTE_LEVEL,
         "model": {
             "type": "BPE",
             "dropout": None,

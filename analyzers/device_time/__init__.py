@@ -1,0 +1,1 @@
+"""Where the device time went: intervals, ledger, bubbles and their causes."""

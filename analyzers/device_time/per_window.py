@@ -1,0 +1,97 @@
+"""The ledger cut into version windows: idle per window, and intervals for the headline figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from rlinsight.analyzers.device_time.pools import POOL_NAMES
+from rlinsight.analyzers.device_time.states import kind
+from rlinsight.trace.topology import Topology
+
+
+@dataclass(frozen=True)
+class VersionRow:
+    """One version window, clipped to the analysis window. `idle_ratio` is per pool."""
+
+    version: int
+    start_ns: int
+    end_ns: int
+    duration_s: float
+    idle_ratio: dict[str, float | None]
+    trained_tokens: int
+
+
+def clipped(versions: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:
+    """Return the version windows within `window`."""
+    start, end = window
+    return versions.with_columns(
+        pl.max_horizontal("start_ns", pl.lit(start, pl.Int64)),
+        pl.min_horizontal("end_ns", pl.lit(end, pl.Int64)),
+    ).filter(pl.col("start_ns") < pl.col("end_ns"))
+
+
+def version_rows(
+    segments: pl.DataFrame, versions: pl.DataFrame, samples: pl.DataFrame, topology: Topology
+) -> list[VersionRow]:
+    """Return idle ratio and trained tokens of each of `versions` (see `clipped`)."""
+    idle = {
+        name: _idle_per_window(segments, versions, topology, pool)
+        for pool, name in POOL_NAMES.items()
+    }
+    tokens = _tokens_per_window(samples, versions)
+    return [
+        VersionRow(
+            version=version,
+            start_ns=start,
+            end_ns=end,
+            duration_s=(end - start) / 1e9,
+            idle_ratio={name: ratios[i] for name, ratios in idle.items() if ratios is not None},
+            trained_tokens=tokens[i],
+        )
+        for i, (version, start, end) in enumerate(
+            versions.select("version", "start_ns", "end_ns").iter_rows()
+        )
+    ]
+
+
+def covered_before(intervals: pl.DataFrame, times: np.ndarray) -> np.ndarray:
+    """Return how many nanoseconds of `intervals` lie before each of `times`, summed.
+
+    Overlapping intervals count as often as they overlap. Prefix sums over the sorted starts
+    and ends make it O((n + m) log n); int64 arithmetic wraps around, and the difference of
+    the two terms is right all the same.
+    """
+    total = np.zeros(len(times), dtype=np.int64)
+    for column, sign in (("start_ns", 1), ("end_ns", -1)):
+        edges = np.sort(intervals[column].to_numpy())
+        sums = np.append(0, np.cumsum(edges))
+        count = np.searchsorted(edges, times)
+        total += sign * (count * times - sums[count])
+    return total
+
+
+def _idle_per_window(
+    segments: pl.DataFrame, versions: pl.DataFrame, topology: Topology, pool: str
+) -> list[float | None] | None:
+    devices = [device.id for device in topology.devices if device.pool == pool]
+    if not devices or versions.is_empty():
+        return None
+    states = [s for s in segments["state"].unique().to_list() if kind(s) == "bubble"]
+    bubbles = segments.filter(pl.col("device").is_in(devices) & pl.col("state").is_in(states))
+    start, end = (versions[column].to_numpy() for column in ("start_ns", "end_ns"))
+    idle = covered_before(bubbles, end) - covered_before(bubbles, start)
+    return list((idle / ((end - start) * len(devices))).tolist())
+
+
+def _tokens_per_window(samples: pl.DataFrame, versions: pl.DataFrame) -> list[int]:
+    trained = samples.filter(pl.col("fate") == "trained").select(
+        "consumed_ns", n=pl.col("prompt_tokens") + pl.col("response_tokens")
+    )
+    ordered = trained.drop_nulls().sort("consumed_ns")
+    sums = np.append(0, ordered["n"].cum_sum().to_numpy())
+    at = ordered["consumed_ns"].to_numpy()
+    start, end = (versions[column].to_numpy() for column in ("start_ns", "end_ns"))
+    return [int(n) for n in sums[np.searchsorted(at, end)] - sums[np.searchsorted(at, start)]]

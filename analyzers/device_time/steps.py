@@ -1,0 +1,103 @@
+"""Training steps of the driver, and time per activity and role."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rlinsight.analyzers.device_time.intervals import union
+from rlinsight.analyzers.result import ActivityTime, StepRow
+from rlinsight.trace.topology import Topology
+
+_NS = 1e9
+
+
+def activity_times(spans: pl.DataFrame, topology: Topology, end_ns: int) -> list[ActivityTime]:
+    """Return the time of each activity per lane role; overlapping spans of a lane count once.
+
+    An open span reaches to `end_ns`. `mean_s` is over closed spans.
+    """
+    roles = {lane.id: lane.role for lane in topology.lanes}
+    known = spans.with_columns(
+        role=pl.col("lane").replace_strict(roles, default="other", return_dtype=pl.String),
+        was_open=pl.col("end_ns").is_null(),
+        end_ns=pl.col("end_ns").fill_null(end_ns),
+    )
+    by = ["role", "activity", "lane"]
+    busy = union(known.select(*by, "start_ns", "end_ns"), by)
+    seconds = busy.group_by("role", "activity").agg(
+        lane_seconds=(pl.col("end_ns") - pl.col("start_ns")).sum() / _NS
+    )
+    closed = pl.when(~pl.col("was_open")).then(pl.col("end_ns") - pl.col("start_ns"))
+    table = (
+        known.group_by("role", "activity")
+        .agg(
+            lanes=pl.col("lane").n_unique(),
+            spans=pl.len(),
+            open_spans=pl.col("was_open").sum(),
+            mean_s=closed.mean() / _NS,
+        )
+        .join(seconds, on=["role", "activity"], how="left")
+        .with_columns(pl.col("lane_seconds").fill_null(0.0))  # only zero-length spans
+        .sort("role", "lane_seconds", descending=[False, True])
+    )
+    return [ActivityTime(**row) for row in table.iter_rows(named=True)]
+
+
+def step_rows(spans: pl.DataFrame, samples: pl.DataFrame) -> list[StepRow]:
+    """Return the driver's steps in order, with the time of each activity that began in one."""
+    steps = spans.filter((pl.col("activity") == "step") & pl.col("end_ns").is_not_null()).sort(
+        "start_ns"
+    )
+    if steps.is_empty():
+        return []
+    inside = _phases_in_steps(spans, steps)
+    trained = _trained(samples)
+    return [
+        StepRow(
+            step=row["step"],
+            param_version=row["param_version"],
+            start_ns=row["start_ns"],
+            duration_s=(row["end_ns"] - row["start_ns"]) / _NS,
+            activities=inside.get(row["start_ns"], {}),
+            tokens=trained.get(row["step"], (None, None))[0],
+            samples=trained.get(row["step"], (None, None))[1],
+        )
+        for row in steps.iter_rows(named=True)
+    ]
+
+
+def _phases_in_steps(spans: pl.DataFrame, steps: pl.DataFrame) -> dict[int, dict[str, float]]:
+    driver = steps["lane"].unique()
+    phases = spans.filter(
+        pl.col("lane").is_in(driver.implode())
+        & (pl.col("activity") != "step")
+        & pl.col("end_ns").is_not_null()
+    ).sort("start_ns")
+    bounds = steps.select(step_start="start_ns", step_end="end_ns", lane="lane")
+    matched = phases.join_asof(
+        bounds,
+        left_on="start_ns",
+        right_on="step_start",
+        by="lane",
+        coalesce=False,
+        check_sortedness=False,
+    ).filter(pl.col("start_ns") < pl.col("step_end"))
+    sums = matched.group_by("step_start", "activity").agg(
+        s=(pl.col("end_ns") - pl.col("start_ns")).sum() / _NS
+    )
+    found: dict[int, dict[str, float]] = {}
+    for start, activity, seconds in sums.sort("step_start", "activity").iter_rows():
+        found.setdefault(start, {})[activity] = seconds
+    return found
+
+
+def _trained(samples: pl.DataFrame) -> dict[int, tuple[int, int]]:
+    table = (
+        samples.filter((pl.col("fate") == "trained") & pl.col("trained_step").is_not_null())
+        .group_by("trained_step")
+        .agg(
+            tokens=(pl.col("prompt_tokens") + pl.col("response_tokens")).sum(),
+            samples=pl.len(),
+        )
+    )
+    return {step: (tokens, count) for step, tokens, count in table.iter_rows()}

@@ -1,0 +1,1 @@
+"""How evenly replicas and ranks are loaded, and how fast they are."""

@@ -1,0 +1,69 @@
+"""How evenly the work lies: over replicas, over ranks, over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from rlinsight.analyzers.engines.periodic import ConstantGap, Periodicity, constant_gap, periodic
+from rlinsight.analyzers.engines.pressure import KvPressure, kv_pressure
+from rlinsight.analyzers.engines.ranks import RankBalance, rank_balance
+from rlinsight.analyzers.engines.replica_speed import ReplicaSpeed, replica_speeds
+from rlinsight.analyzers.engines.spread import (
+    ReplicaVersions,
+    RequestSpread,
+    replica_versions,
+    request_spread,
+)
+from rlinsight.analyzers.engines.stragglers import BatchSpeed, batch_speed, workers_of_requests
+from rlinsight.analyzers.tables import Tables, within
+
+Window = tuple[int, int]
+_FREQUENCIES = ("test_freq", "save_freq")
+
+
+@dataclass(frozen=True)
+class Balance:
+    """None or empty where too little was recorded to tell.
+
+    `batch` compares the replicas over the window: long tail, or a slow device. `periodic` are
+    patterns of all bubbles over the steps.
+    """
+
+    requests: RequestSpread | None
+    versions: tuple[ReplicaVersions, ...]
+    replicas: tuple[ReplicaSpeed, ...]
+    batch: BatchSpeed | None
+    ranks: RankBalance | None
+    kv_pressure: tuple[KvPressure, ...]
+    periodic: tuple[Periodicity, ...]
+    constant_gap: ConstantGap | None
+
+
+def balance(tables: Tables, idle: pl.DataFrame, window: Window) -> Balance:
+    """Return the balance in `window`; `idle` are the bubbles (start_ns, end_ns)."""
+    topology = tables.topology
+    requests = within(tables.requests, window, "submit_ns", "end_ns")
+    kind = "standalone" if topology.replicas("standalone") else "hybrid"
+    workers = workers_of_requests(requests)
+    return Balance(
+        requests=request_spread(requests, topology, window, engine_kind=kind),
+        versions=replica_versions(tables.markers, topology, tables.end_ns, engine_kind=kind),
+        replicas=replica_speeds(requests, {r.id: r.engine_kind for r in topology.replicas()}),
+        batch=batch_speed(workers),
+        ranks=rank_balance(within(tables.spans, window, "start_ns", "end_ns"), topology),
+        kv_pressure=kv_pressure(tables.counters),
+        periodic=periodic(idle, tables.steps.select("step", "start_ns"), _frequencies(tables)),
+        constant_gap=constant_gap(idle),
+    )
+
+
+def _frequencies(tables: Tables) -> dict[str, int]:
+    trainer = tables.config.get("trainer")
+    settings = trainer if isinstance(trainer, dict) else {}
+    return {
+        f"trainer.{key}": settings[key]
+        for key in _FREQUENCIES
+        if isinstance(settings.get(key), int) and settings[key] > 0
+    }

@@ -1,0 +1,1 @@
+"""What the framework itself reports, and where it misleads."""

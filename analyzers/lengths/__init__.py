@@ -1,0 +1,1 @@
+"""Response lengths, their variance, and what their tail costs."""

@@ -1,0 +1,1 @@
+"""How old trained samples were, what that saved, and what became of the tokens."""

@@ -1,0 +1,1 @@
+"""Weight syncs, stage by stage."""
