@@ -44,8 +44,9 @@ def plain_value(value: Any) -> Any:
 
 def _staleness(plain: dict[str, Any], report: Report) -> dict[str, Any]:
     lags, tokens, covered = report.staleness, report.tokens, report.coverage
-    return plain["staleness"] | {
-        "lag_histogram": plain["staleness"]["worst_token"]["counts"],
+    known: dict[str, Any] = plain["staleness"]
+    return known | {
+        "lag_histogram": known["worst_token"]["counts"],
         "dropped_share": lags.fates.dropped_share,
         "wasted_tokens": tokens.wasted_tokens if tokens else None,
         "wasted_share": tokens.wasted_share if tokens else None,

@@ -20,6 +20,7 @@ def header(trace: Trace) -> RunHeader:
         rollout_devices=pools.count("rollout"),
         standalone_replicas=len(topology.replicas("standalone")),
         hybrid_replicas=len(topology.replicas("hybrid")),
+        colocated_replicas=len(topology.replicas("colocated")),
         nodes=len({device.node for device in topology.devices}),
         started_ns=bounds[0] if bounds else None,
         duration_s=(bounds[1] - bounds[0]) / 1e9 if bounds else None,

@@ -29,7 +29,7 @@ from rlinsight.analyzers.lengths.statistics import lengths
 from rlinsight.analyzers.quality.guard import quality
 from rlinsight.analyzers.result import Report
 from rlinsight.analyzers.staleness.coverage import coverage
-from rlinsight.analyzers.staleness.lags import staleness, trained_in
+from rlinsight.analyzers.staleness.lags import cohort, staleness, trained_in
 from rlinsight.analyzers.staleness.tokens import token_account
 from rlinsight.analyzers.sync.stages import syncs
 from rlinsight.analyzers.tables import Tables, read_tables, within
@@ -48,7 +48,7 @@ def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Re
     window = (info.start_ns, info.end_ns)
     segments, known = _segments(tables, window)
     slots = slot_use(tables.requests, tables.topology, window)
-    pools = pool_reports(ledger(segments), tables.topology, tables.metrics, slots)
+    pools = pool_reports(ledger(segments), tables.topology, tables.metrics, slots, window)
     found = bubbles(segments, known, tables.counters)
     rows = version_rows(segments, clipped(tables.versions, window), tables.samples, tables.topology)
     both = overlap(segments, window)
@@ -58,10 +58,8 @@ def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Re
         run=header(trace),
         window=info,
         liveness=alive,
-        verdict=verdict(
-            pools, found, both.overlap_ratio if both else None, alive, doubts(trusted, info)
-        ),
-        throughput=throughput(tables.samples, window, len(tables.topology.devices), rows),
+        verdict=verdict(pools, found, both, alive, doubts(trusted, info, len(rows))),
+        throughput=throughput(tables.samples, window, len(trace.topology.devices), rows),
         pools=pools,
         bubbles=found,
         versions=tuple(rows),
@@ -91,12 +89,12 @@ def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Re
             config=tables.config,
         ),
         balance=balance(tables, idle_segments(segments, tables.topology), window),
-        sync=syncs(
-            within(tables.spans, window, "start_ns", "end_ns"), tables.markers, tables.topology
-        ),
+        sync=syncs(tables.spans, tables.markers, tables.topology, window),
         quality=quality(
             trained_in(tables.samples, window),
             tables.metrics.filter(pl.col("ts_ns").is_between(*window)),
+            settled=cohort(tables.samples, tables.requests, window),
+            validations=tables.metrics,
         ),
         defects=known_defects(
             metrics=tables.metrics,

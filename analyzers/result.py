@@ -34,7 +34,11 @@ REPORT_SCHEMA_VERSION: Final = 1
 
 @dataclass(frozen=True)
 class RunHeader:
-    """What ran. Hybrid replicas live on trainer devices and are not standalone rollouters."""
+    """What ran. Hybrid and colocated replicas live on trainer devices, standalone ones do not.
+
+    `started_ns` and `duration_s` are from the first to the last recorded row; `smoke` marks a
+    run that only checked the plumbing.
+    """
 
     run_id: str | None
     mode: str | None
@@ -44,6 +48,7 @@ class RunHeader:
     rollout_devices: int
     standalone_replicas: int
     hybrid_replicas: int
+    colocated_replicas: int
     nodes: int
     started_ns: int | None
     duration_s: float | None
@@ -52,7 +57,11 @@ class RunHeader:
 
 @dataclass(frozen=True)
 class WindowInfo:
-    """The part of the run that the figures are of, and why that part."""
+    """The part of the run that the figures are of, and why that part (`cut`).
+
+    `versions` are the first and the last parameter version live in it, None where no weight
+    sync was recorded.
+    """
 
     start_ns: int
     end_ns: int
@@ -91,7 +100,12 @@ class FrameworkFigure:
 
 @dataclass(frozen=True)
 class PoolReport:
-    """Where the device time of a pool went; `ledger` sums to `device_seconds` exactly."""
+    """Where the device time of a pool went; `ledger` sums to `device_seconds` exactly.
+
+    `framework_idle_ratio` is verl's own figure for the same window (the first of
+    `framework_figures`); None where verl logs none, or where what it times is generation on
+    these very devices.
+    """
 
     devices: int
     device_seconds: float
@@ -108,7 +122,11 @@ class PoolReport:
 
 @dataclass(frozen=True)
 class ActivityTime:
-    """One activity on the lanes of one role: wall time in which at least one span ran, per lane."""
+    """One activity on the lanes of one role, over the whole run.
+
+    `lane_seconds` is the wall time in which at least one span ran, summed over lanes;
+    `mean_s` is the mean duration of a closed span.
+    """
 
     role: str
     activity: str
@@ -134,7 +152,12 @@ class StepRow:
 
 @dataclass(frozen=True)
 class Trust:
-    """What lowers the confidence in the figures."""
+    """What lowers the confidence in the figures.
+
+    `hook_seconds` is the time spent inside hooks, summed over processes, `hook_share` that per
+    wall time of the run. `clock_residual_ns` is the largest error of a clock that was compared
+    with the reference, None where none was.
+    """
 
     hooks_installed: int
     hooks_skipped: dict[str, str]
@@ -146,6 +169,7 @@ class Trust:
     hook_seconds: float | None
     hook_share: float | None
     uncalibrated_lanes: tuple[str, ...]
+    clock_residual_ns: int | None
     remarks: tuple[str, ...] = ()
 
 
@@ -169,7 +193,7 @@ class Report:
     overlap: Overlap | None
     slots: SlotUse
     run_ahead: RunAhead | None
-    outside_steps: OutsideSteps
+    outside_steps: OutsideSteps | None
     staleness: Staleness
     tokens: TokenAccount | None
     coverage: Coverage

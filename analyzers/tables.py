@@ -32,8 +32,23 @@ class Tables:
     @property
     def steps(self) -> pl.DataFrame:
         """Return the driver's ended training steps, in order."""
-        steps = self.spans.filter((pl.col("activity") == "step") & pl.col("end_ns").is_not_null())
-        return steps.sort("start_ns")
+        return training_steps(self.spans)
+
+
+def training_steps(spans: pl.DataFrame) -> pl.DataFrame:
+    """Return the ended `step` spans in order, without those that an exception left.
+
+    The last step of a fully asynchronous run finds the queue closed and trains nothing.
+    """
+    steps = spans.filter((pl.col("activity") == "step") & pl.col("end_ns").is_not_null())
+    return steps.filter(attr("error").is_null()).sort("start_ns")
+
+
+def attr(key: str) -> pl.Expr:
+    """Return the value of attribute `key`, null where a row does not have it."""
+    pair = pl.element()
+    value = pl.when(pair.struct.field("key") == key).then(pair.struct.field("value"))
+    return pl.col("attrs").list.eval(value.drop_nulls()).list.first()
 
 
 def read_tables(trace: Trace, lanes: Sequence[str] | None = None) -> Tables:
@@ -77,7 +92,7 @@ def devices_of(lane: Lane, topology: Topology) -> tuple[str, ...]:
     """
     pool = _POOL_OF_DRIVER.get(lane.role)
     if lane.devices or pool is None:
-        return lane.devices
+        return tuple(lane.devices)
     return tuple(device.id for device in topology.devices if device.pool == pool)
 
 

@@ -36,17 +36,25 @@ def trust(trace: Trace, spans: pl.DataFrame, pools: dict[str, PoolReport]) -> Tr
         hook_seconds=manifest.hook_ns / 1e9 if manifest.processes else None,
         hook_share=manifest.hook_ns / wall_ns if manifest.processes and wall_ns else None,
         uncalibrated_lanes=tuple(sorted(trace.uncalibrated_lanes)),
+        clock_residual_ns=_clock_residual_ns(manifest),
         remarks=_remarks(manifest, pools),
     )
 
 
-def doubts(trusted: Trust, window: WindowInfo) -> list[str]:
-    """Return the reasons to doubt the figures, each a sentence."""
+def doubts(trusted: Trust, window: WindowInfo, versions: int) -> list[str]:
+    """Return the reasons to doubt the figures, each a sentence.
+
+    `versions` counts the version windows that the figures are of.
+    """
     found = []
-    if window.versions is None or window.versions[1] - window.versions[0] + 1 < MIN_VERSIONS:
-        found.append(f"fewer than {MIN_VERSIONS} version windows: {window.cut}")
-    if trusted.unattributed_ratio is None or trusted.unattributed_ratio > MAX_UNATTRIBUTED:
-        found.append(f"more than {MAX_UNATTRIBUTED:.0%} of the device time is unattributed")
+    if versions < MIN_VERSIONS:
+        found.append(f"the figures are of {versions} version windows ({window.cut})")
+    if trusted.unattributed_ratio is None:
+        found.append("no device time was recorded")
+    elif trusted.unattributed_ratio > MAX_UNATTRIBUTED:
+        found.append(f"{trusted.unattributed_ratio:.1%} of the device time is unattributed")
+    if trusted.skipped_files:
+        found.append(f"{len(trusted.skipped_files)} files of the trace could not be read")
     if trusted.dropped_rows:
         found.append(f"{sum(trusted.dropped_rows.values())} rows were dropped while recording")
     if trusted.hook_errors or trusted.hooks_skipped:
@@ -60,6 +68,11 @@ def doubts(trusted: Trust, window: WindowInfo) -> list[str]:
 
 def _wall_ns(trace: Trace) -> int | None:
     return trace.time_range[1] - trace.time_range[0] if trace.time_range else None
+
+
+def _clock_residual_ns(manifest: Manifest) -> int | None:
+    residuals = (manifest.clock.of(node).residual_ns for node in manifest.nodes)
+    return max((ns for ns in residuals if ns is not None), default=None)
 
 
 def _unattributed(pools: dict[str, PoolReport]) -> float | None:

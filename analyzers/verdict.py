@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rlinsight.analyzers.device_time.bubbles import Bubbles, CauseTotal
+from rlinsight.analyzers.device_time.overlap import Overlap
 from rlinsight.analyzers.health.liveness import Liveness
 from rlinsight.analyzers.result import PoolReport
 
 Bound = Literal["trainer", "rollout", "pipeline", "balanced", "unknown"]
 Confidence = Literal["high", "medium", "low"]
 
-#: Idle ratios closer than this are called equal; a share of both pools' overlap below
-#: `ALTERNATING` means that the sides take turns.
+#: Idle ratios closer than this are called equal.
 MARGIN = 0.05
-ALTERNATING = 0.1
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,11 @@ class Verdict:
 def verdict(
     pools: dict[str, PoolReport],
     found: Bubbles,
-    overlap: float | None,
+    overlap: Overlap | None,
     alive: Liveness,
     doubts: Sequence[str],
 ) -> Verdict:
-    """Return the verdict; `overlap` is the share of wall time in which both sides work.
+    """Return the verdict; `overlap` tells whether the two sides work at the same time.
 
     Each of `doubts` lowers the confidence one grade. A run that stands still gets its alarm
     and no verdict: advice on it would be worse than none.
@@ -56,7 +55,7 @@ def verdict(
     largest = _largest(found.totals)
     grades: tuple[Confidence, ...] = ("high", "medium", "low")
     return Verdict(
-        bound=bound(pools, overlap),
+        bound=bound(pools, alternating=overlap is not None and overlap.alternating),
         owner=largest.owner if largest else None,
         cause=largest.cause if largest else None,
         share=largest.share if largest else None,
@@ -67,11 +66,11 @@ def verdict(
     )
 
 
-def bound(pools: dict[str, PoolReport], overlap: float | None) -> Bound:
+def bound(pools: dict[str, PoolReport], *, alternating: bool) -> Bound:
     """Return what bounds the run.
 
     One pool: training and generation take turns on the same devices, `pipeline`. Two pools:
-    `pipeline` when they hardly ever work at the same time; else the side that idles less is
+    `pipeline` when they take turns (`overlap.alternating`); else the side that idles less is
     the one the other waits for; `balanced` when their idle ratios differ by less than 5 points.
 
     Worked example: trainer idle 0.60, rollouter idle 0.02 is `rollout`.
@@ -81,7 +80,7 @@ def bound(pools: dict[str, PoolReport], overlap: float | None) -> Bound:
         return "unknown"
     if rollouter is None or rollouter.idle_ratio is None:
         return "pipeline" if "generate" in trainer.ledger else "unknown"
-    if overlap is not None and overlap < ALTERNATING:
+    if alternating:
         return "pipeline"
     difference = trainer.idle_ratio - rollouter.idle_ratio
     if abs(difference) < MARGIN:

@@ -49,7 +49,6 @@ def test_a_stream_is_read_as_it_grows_and_nothing_twice(tmp_path):
         seen.append([row["start_ns"] // S for b in tail.read() for row in b.to_pylist()])
     assert seen == [[0], [1], [2], [3], [4], []]
     assert tail.process == ("n0", 1)
-    tail.close()
 
 
 def test_a_stream_cut_anywhere_shows_what_is_whole_and_goes_on(tmp_path):
@@ -64,7 +63,6 @@ def test_a_stream_cut_anywhere_shows_what_is_whole_and_goes_on(tmp_path):
     path.write_bytes(data)
     seen += [row["start_ns"] // S for b in tail.read() for row in b.to_pylist()]
     assert seen == [0, 1, 2]
-    tail.close()
 
 
 @pytest.mark.parametrize("content", [b"x" * 100, b"\xff\xff\xff\xff" + b"\x08\0\0\0" + b"y" * 50])
@@ -75,7 +73,6 @@ def test_a_foreign_file_yields_nothing(tmp_path, content):
     assert list(tail.read()) == []
     path.write_bytes(content * 2)
     assert list(tail.read()) == []
-    tail.close()
 
 
 def test_a_live_trace_counts_events_but_not_samples_of_gauges(tmp_path):
@@ -98,7 +95,6 @@ def test_a_live_trace_counts_events_but_not_samples_of_gauges(tmp_path):
     assert [lane.id for lane in live.state.topology.lanes] == ["trainer"]
     assert live.state.last_events["trainer"].sentence(5 * S) == "step of step 4, ended 3 s ago"
     assert live.state.lanes_of(live.state.processes[0]) == ("trainer",)
-    live.close()
 
 
 # -- idle time so far ----------------------------------------------------------------------

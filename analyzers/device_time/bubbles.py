@@ -10,10 +10,9 @@ import polars as pl
 
 from rlinsight.analyzers.device_time.causes import Evidence
 from rlinsight.analyzers.device_time.intervals import Ints, group_codes, union
-from rlinsight.analyzers.device_time.occupancy import attr
 from rlinsight.analyzers.device_time.pools import POOL_NAMES
 from rlinsight.analyzers.device_time.states import STATES, cause_of, kind
-from rlinsight.analyzers.tables import devices_of
+from rlinsight.analyzers.tables import attr, devices_of
 from rlinsight.trace.topology import Topology
 
 #: How many bubbles a report lists one by one, the largest first. Totals are over all.
@@ -24,7 +23,8 @@ LISTED = 200
 class Bubble:
     """A maximal interval in which devices of one pool idle for one cause.
 
-    `owner` is the side whose devices idle, `mini_batches` the interval in units of the mean
+    `owner` is the side whose devices idle, `share` the bubble's device time per device time of
+    that side's pool in the window, `mini_batches` the interval in units of the mean
     training time of a PPO mini-batch (None where that is unknown).
     """
 
@@ -33,6 +33,7 @@ class Bubble:
     start_ns: int
     end_ns: int
     device_seconds: float
+    share: float
     mini_batches: float | None
     lanes: tuple[str, ...]
     evidence: dict[str, float | str]
@@ -72,7 +73,7 @@ def bubbles(segments: pl.DataFrame, known: Evidence, counters: pl.DataFrame) -> 
     pool_ns = _pool_ns(segments, known.topology)
     return Bubbles(
         totals=tuple(_totals(merged, pool_ns, mini_batch_s)),
-        largest=tuple(_largest(merged, known, counters, mini_batch_s)),
+        largest=tuple(_largest(merged, known, counters, pool_ns, mini_batch_s)),
         mini_batch_s=mini_batch_s,
     )
 
@@ -188,6 +189,7 @@ def _largest(
     merged: pl.DataFrame,
     known: Evidence,
     counters: pl.DataFrame,
+    pool_ns: dict[str, int],
     mini_batch_s: float | None,
 ) -> list[Bubble]:
     top = merged.sort("device_ns", descending=True).head(LISTED).sort("start_ns")
@@ -200,6 +202,7 @@ def _largest(
             start_ns=row["start_ns"],
             end_ns=row["end_ns"],
             device_seconds=row["device_ns"] / 1e9,
+            share=row["device_ns"] / pool_ns[row["owner"]],
             mini_batches=(row["end_ns"] - row["start_ns"]) / 1e9 / mini_batch_s
             if mini_batch_s
             else None,

@@ -10,7 +10,7 @@ from rlinsight.analyzers.device_time.states import (
     STATE_OF_ACTIVITY,
     STATE_OF_PAUSE,
 )
-from rlinsight.analyzers.tables import Tables, devices_of, within
+from rlinsight.analyzers.tables import Tables, attr, devices_of, within
 from rlinsight.trace.topology import Topology
 
 Window = tuple[int, int]
@@ -95,10 +95,3 @@ def _span_state() -> pl.Expr:
     state = activity.replace_strict(STATE_OF_ACTIVITY, default=None, return_dtype=pl.String)
     other = pl.when(activity.str.starts_with("other:")).then(pl.lit("bubble.driver"))
     return pl.when(activity == "paused").then(paused).otherwise(pl.coalesce(state, other))
-
-
-def attr(key: str) -> pl.Expr:
-    """Return the value of attribute `key`, null where a row does not have it."""
-    pair = pl.element()
-    value = pl.when(pair.struct.field("key") == key).then(pair.struct.field("value"))
-    return pl.col("attrs").list.eval(value.drop_nulls()).list.first()

@@ -11,8 +11,9 @@ from rlinsight.analyzers.device_time.states import TRAINING
 
 Window = tuple[int, int]
 
-#: Below this overlap, with both sides working, the run alternates: it is not asynchronous.
-ALTERNATING = 0.05
+#: With less than this share of the smaller side's work done beside the other's, the sides take
+#: turns: the run is not asynchronous.
+ALTERNATING = 0.1
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Overlap:
     """Shares of the window in which some device trains, some generates, and both at once.
 
     `hidden_share` is the overlap as a share of the smaller side: 1 means that the smaller
-    side costs no wall time of its own. `alternating`: both sides work, hardly ever together.
+    side costs no wall time of its own. `alternating`: both sides work, hardly ever together
+    (`hidden_share` below 0.1; a small overlap alone may only mean that training is short).
     """
 
     overlap_ratio: float
@@ -78,7 +80,7 @@ def overlap(segments: pl.DataFrame, window: Window) -> Overlap | None:
         training_ratio=sides[0] / width,
         generating_ratio=sides[1] / width,
         hidden_share=both / smaller if smaller else None,
-        alternating=smaller > 0 and both / width < ALTERNATING,
+        alternating=both < ALTERNATING * smaller,
     )
 
 
@@ -122,8 +124,10 @@ def mini_batch_samples(samples: pl.DataFrame) -> float | None:
     return float(median) if isinstance(median, (int, float)) else None
 
 
-def outside_steps(spans: pl.DataFrame, window: Window, driver: str = "trainer") -> OutsideSteps:
-    """Return the wall time of `window` in no `step` span of the driver.
+def outside_steps(
+    spans: pl.DataFrame, window: Window, driver: str = "trainer"
+) -> OutsideSteps | None:
+    """Return the wall time of `window` in no `step` span of the driver; None without any step.
 
     `activities` are the seconds that other spans of the driver cover outside; they may
     overlap, and what none covers is in none. An open step reaches to the window's end.
@@ -134,6 +138,8 @@ def outside_steps(spans: pl.DataFrame, window: Window, driver: str = "trainer") 
         start_ns=pl.col("start_ns").clip(lower_bound=start),
         end_ns=pl.col("end_ns").fill_null(end).clip(upper_bound=end),
     )
+    if not (mine["activity"] == "step").any():
+        return None
     steps = union(mine.filter(pl.col("activity") == "step").select("start_ns", "end_ns"))
     gaps = _gaps(steps, window)
     # The stages of a sync are within its span.

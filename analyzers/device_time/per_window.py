@@ -14,14 +14,19 @@ from rlinsight.trace.topology import Topology
 
 @dataclass(frozen=True)
 class VersionRow:
-    """One version window, clipped to the analysis window. `idle_ratio` is per pool."""
+    """One version window, clipped to the analysis window. `idle_ratio` is per pool.
+
+    Trained tokens (prompt + response) and samples are those consumed in it; None where the run
+    recorded no trained sample (or no length of one).
+    """
 
     version: int
     start_ns: int
     end_ns: int
     duration_s: float
     idle_ratio: dict[str, float | None]
-    trained_tokens: int
+    trained_tokens: int | None
+    trained_samples: int | None
 
 
 def clipped(versions: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:
@@ -41,7 +46,7 @@ def version_rows(
         name: _idle_per_window(segments, versions, topology, pool)
         for pool, name in POOL_NAMES.items()
     }
-    tokens = _tokens_per_window(samples, versions)
+    tokens, count = _trained_per_window(samples, versions)
     return [
         VersionRow(
             version=version,
@@ -50,6 +55,7 @@ def version_rows(
             duration_s=(end - start) / 1e9,
             idle_ratio={name: ratios[i] for name, ratios in idle.items() if ratios is not None},
             trained_tokens=tokens[i],
+            trained_samples=count[i],
         )
         for i, (version, start, end) in enumerate(
             versions.select("version", "start_ns", "end_ns").iter_rows()
@@ -86,12 +92,19 @@ def _idle_per_window(
     return list((idle / ((end - start) * len(devices))).tolist())
 
 
-def _tokens_per_window(samples: pl.DataFrame, versions: pl.DataFrame) -> list[int]:
-    trained = samples.filter(pl.col("fate") == "trained").select(
+def _trained_per_window(
+    samples: pl.DataFrame, versions: pl.DataFrame
+) -> tuple[list[int | None], list[int | None]]:
+    """Return the trained tokens and the trained samples of each window."""
+    trained = samples.filter((pl.col("fate") == "trained") & pl.col("consumed_ns").is_not_null())
+    ordered = trained.select(
         "consumed_ns", n=pl.col("prompt_tokens") + pl.col("response_tokens")
-    )
-    ordered = trained.drop_nulls().sort("consumed_ns")
-    sums = np.append(0, ordered["n"].cum_sum().to_numpy())
+    ).sort("consumed_ns")
     at = ordered["consumed_ns"].to_numpy()
-    start, end = (versions[column].to_numpy() for column in ("start_ns", "end_ns"))
-    return [int(n) for n in sums[np.searchsorted(at, end)] - sums[np.searchsorted(at, start)]]
+    start, end = (np.searchsorted(at, versions[c].to_numpy()) for c in ("start_ns", "end_ns"))
+    sums = np.append(0, ordered["n"].fill_null(0).cum_sum().to_numpy())
+    known = ordered["n"].null_count() < len(ordered)
+    return (
+        [int(n) if known else None for n in sums[end] - sums[start]],
+        [int(n) if len(ordered) else None for n in end - start],
+    )

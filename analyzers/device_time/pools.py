@@ -7,7 +7,7 @@ import polars as pl
 from rlinsight.analyzers.device_time.states import UNATTRIBUTED, kind
 from rlinsight.analyzers.engines.slots import KindSlots, SlotUse
 from rlinsight.analyzers.framework.figures import figures
-from rlinsight.analyzers.result import PoolReport
+from rlinsight.analyzers.result import FrameworkFigure, PoolReport
 from rlinsight.trace.topology import Topology
 
 #: Pool of a device in the topology -> name of the pool in reports.
@@ -17,9 +17,13 @@ _ENGINES = {"trainer": "hybrid", "rollout": "standalone"}
 
 
 def pool_reports(
-    ledger: pl.DataFrame, topology: Topology, metrics: pl.DataFrame, slots: SlotUse
+    ledger: pl.DataFrame,
+    topology: Topology,
+    metrics: pl.DataFrame,
+    slots: SlotUse,
+    window: tuple[int, int],
 ) -> dict[str, PoolReport]:
-    """Return the report of each pool that has devices.
+    """Return the report of each pool that has devices, with verl's figures about `window`.
 
     idle_ratio = bubble device-seconds / device-seconds, where the bubble is all time in
     which a device does neither useful nor overhead work, `unattributed` included.
@@ -30,12 +34,16 @@ def pool_reports(
         if devices:
             spent = ledger.filter(pl.col("device").is_in(devices))
             kind = slots.by_kind.get(_ENGINES[pool])
-            reports[name] = _report(spent, len(devices), metrics, name, kind)
+            logged = figures(metrics, name, window)
+            reports[name] = _report(spent, len(devices), logged, kind)
     return reports
 
 
 def _report(
-    spent: pl.DataFrame, devices: int, metrics: pl.DataFrame, name: str, slots: KindSlots | None
+    spent: pl.DataFrame,
+    devices: int,
+    logged: tuple[FrameworkFigure, ...],
+    slots: KindSlots | None,
 ) -> PoolReport:
     per_state = spent.group_by("state").agg(pl.col("ns").sum()).sort("ns", descending=True)
     ns: dict[str, int] = dict(per_state.iter_rows())
@@ -44,7 +52,6 @@ def _report(
         for k in ("useful", "overhead", "bubble")
     }
     total = sum(ns.values())
-    logged = figures(metrics, name)
     return PoolReport(
         devices=devices,
         device_seconds=total / 1e9,
@@ -54,7 +61,15 @@ def _report(
         idle_ratio=kinds["bubble"] / total if total else None,
         unattributed_ratio=ns.get(UNATTRIBUTED, 0) / total if total else None,
         ledger={state: value / 1e9 for state, value in ns.items()},
-        framework_idle_ratio=logged[0].value if logged else None,
+        framework_idle_ratio=_framework_idle_ratio(logged, ns),
         framework_figures=logged,
         slot_utilization=slots.utilization if slots else None,
     )
+
+
+def _framework_idle_ratio(logged: tuple[FrameworkFigure, ...], ns: dict[str, int]) -> float | None:
+    """Return verl's idle ratio; a timed wait in which these devices generate is none."""
+    for figure in logged:
+        if figure.key.endswith("idle_ratio") or "generate" not in ns:
+            return figure.value
+    return None

@@ -6,6 +6,7 @@ import polars as pl
 
 from rlinsight.analyzers.device_time.intervals import union
 from rlinsight.analyzers.result import ActivityTime, StepRow
+from rlinsight.analyzers.tables import training_steps
 from rlinsight.trace.topology import Topology
 
 _NS = 1e9
@@ -45,9 +46,7 @@ def activity_times(spans: pl.DataFrame, topology: Topology, end_ns: int) -> list
 
 def step_rows(spans: pl.DataFrame, samples: pl.DataFrame) -> list[StepRow]:
     """Return the driver's steps in order, with the time of each activity that began in one."""
-    steps = spans.filter((pl.col("activity") == "step") & pl.col("end_ns").is_not_null()).sort(
-        "start_ns"
-    )
+    steps = training_steps(spans)
     if steps.is_empty():
         return []
     inside = _phases_in_steps(spans, steps)

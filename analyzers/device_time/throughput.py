@@ -19,10 +19,10 @@ def throughput(
 ) -> Throughput:
     """Return trained work consumed within `window` (epoch nanoseconds).
 
-    Tokens are prompt + response, divided by the seconds of the window and by all devices
-    of the job, as verl's `perf/throughput` counts them. The 95 % interval is a moving-block
-    bootstrap over version windows. None where no trained sample is known: nothing recorded
-    is not a throughput of 0.
+    Tokens are prompt + response, divided by the seconds of the window and by all `devices`
+    of the job, as verl's `perf/throughput` counts them; a sample of unknown length counts as
+    a sample only. The 95 % intervals are moving-block bootstraps over version windows. None
+    where no trained sample is known: nothing recorded is not a throughput of 0.
     """
     start, end = window
     trained = samples.filter(
@@ -31,18 +31,24 @@ def throughput(
     seconds = (end - start) / 1e9
     if trained.is_empty() or seconds <= 0 or devices == 0:
         return Throughput(Estimate(None), Estimate(None), None, None)
-    tokens = int((trained["prompt_tokens"] + trained["response_tokens"]).sum())
-    rate, samples_per_s = tokens / seconds / devices, len(trained) / seconds
-    spread = bootstrap_interval(
-        [row.trained_tokens / devices for row in versions], [row.duration_s for row in versions]
-    )
-    low, high = spread or (None, None)
-    scale = samples_per_s / rate if rate else None
+    lengths = (trained["prompt_tokens"] + trained["response_tokens"]).drop_nulls()
+    tokens = int(lengths.sum()) if len(lengths) else None
+    per_device = [(row.trained_tokens, row.duration_s * devices) for row in versions]
+    per_job = [(row.trained_samples, row.duration_s) for row in versions]
     return Throughput(
-        tokens_per_s_per_device=Estimate(rate, low, high),
-        samples_per_s=Estimate(
-            samples_per_s, *(None if x is None or scale is None else x * scale for x in (low, high))
-        ),
+        tokens_per_s_per_device=_estimate(tokens, seconds * devices, per_device),
+        samples_per_s=_estimate(len(trained), seconds, per_job),
         trained_tokens=tokens,
         trained_samples=len(trained),
     )
+
+
+def _estimate(
+    amount: int | None, time_s: float, windows: Sequence[tuple[int | None, float]]
+) -> Estimate:
+    """Return amount / time, with the interval over windows of (amount, time)."""
+    if amount is None:
+        return Estimate(None)
+    known = [(float(done), spent) for done, spent in windows if done is not None]
+    spread = bootstrap_interval([done for done, _ in known], [spent for _, spent in known])
+    return Estimate(amount / time_s, *(spread or (None, None)))

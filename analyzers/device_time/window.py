@@ -44,8 +44,8 @@ def _steady(training: Window, samples: pl.DataFrame, versions: pl.DataFrame) -> 
     inside = versions.filter((pl.col("start_ns") < end) & (pl.col("end_ns") > start))
     if len(inside) < MIN_VERSIONS:
         cut = (
-            f"all training steps: {len(inside)} version windows are too few "
-            f"(of {MIN_VERSIONS}) to tell warm-up from the rest"
+            f"all training steps: telling warm-up from the rest takes {MIN_VERSIONS} version "
+            f"windows, found {len(inside)}"
         )
         return _info(training, versions, cut)
     rates = token_rates(inside, samples, end)

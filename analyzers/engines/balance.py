@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from rlinsight.analyzers.device_time.intervals import union
 from rlinsight.analyzers.engines.periodic import ConstantGap, Periodicity, constant_gap, periodic
 from rlinsight.analyzers.engines.pressure import KvPressure, kv_pressure
 from rlinsight.analyzers.engines.ranks import RankBalance, rank_balance
@@ -28,7 +29,9 @@ class Balance:
     """None or empty where too little was recorded to tell.
 
     `batch` compares the replicas over the window: long tail, or a slow device. `periodic` are
-    patterns of all bubbles over the steps.
+    patterns of all bubbles over the steps, `constant_gap` is set where all are equally long;
+    both in wall time, whatever number of devices idles. `versions` and `kv_pressure` are of the
+    whole run.
     """
 
     requests: RequestSpread | None
@@ -42,11 +45,14 @@ class Balance:
 
 
 def balance(tables: Tables, idle: pl.DataFrame, window: Window) -> Balance:
-    """Return the balance in `window`; `idle` are the bubbles (start_ns, end_ns)."""
+    """Return the balance in `window`; `idle` are idle intervals (owner, cause, start_ns, end_ns)."""
     topology = tables.topology
     requests = within(tables.requests, window, "submit_ns", "end_ns")
     kind = "standalone" if topology.replicas("standalone") else "hybrid"
     workers = workers_of_requests(requests)
+    by = ["owner", "cause"]
+    gaps = union(idle.select(*by, "start_ns", "end_ns"), by)
+    steps = tables.steps.filter(pl.col("start_ns").is_between(*window))
     return Balance(
         requests=request_spread(requests, topology, window, engine_kind=kind),
         versions=replica_versions(tables.markers, topology, tables.end_ns, engine_kind=kind),
@@ -54,8 +60,8 @@ def balance(tables: Tables, idle: pl.DataFrame, window: Window) -> Balance:
         batch=batch_speed(workers),
         ranks=rank_balance(within(tables.spans, window, "start_ns", "end_ns"), topology),
         kv_pressure=kv_pressure(tables.counters),
-        periodic=periodic(idle, tables.steps.select("step", "start_ns"), _frequencies(tables)),
-        constant_gap=constant_gap(idle),
+        periodic=periodic(gaps, steps.select("step", "start_ns"), _frequencies(tables)),
+        constant_gap=constant_gap(gaps),
     )
 
 

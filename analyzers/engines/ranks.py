@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from rlinsight.analyzers.device_time.intervals import union
-from rlinsight.analyzers.device_time.occupancy import attr
+from rlinsight.analyzers.tables import attr
 from rlinsight.trace.topology import Topology
 
 #: A rank this much slower per token than the median rank is slow.

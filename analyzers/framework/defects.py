@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from rlinsight.analyzers.device_time.occupancy import attr
+from rlinsight.analyzers.tables import attr
 
 _GLOBAL_STEP, _STEP_S = "training/global_step", "timing_s/step"
 #: Sums agree with a row within this share of it.

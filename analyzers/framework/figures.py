@@ -6,6 +6,8 @@ import polars as pl
 
 from rlinsight.analyzers.result import FrameworkFigure
 
+_GEN, _STEP = "timing_s/gen", "timing_s/step"
+
 #: Per pool: key as logged, and how to read it.
 _LOGGED = {
     "trainer": (
@@ -25,32 +27,39 @@ _LOGGED = {
 }
 
 
-def figures(metrics: pl.DataFrame, pool: str) -> tuple[FrameworkFigure, ...]:
-    """Return verl's own idle figures for `pool`, each the mean over the logged steps."""
-    logged = [
-        FrameworkFigure(key, mean_of(metrics, key), meaning) for key, meaning in _LOGGED[pool]
-    ]
+def figures(
+    metrics: pl.DataFrame, pool: str, window: tuple[int, int]
+) -> tuple[FrameworkFigure, ...]:
+    """Return verl's own idle figures for `pool`, each the mean over the rows about `window`."""
+    rows = {key: rows_about(metrics, key, window) for key, _ in _LOGGED[pool]}
+    logged = [FrameworkFigure(key, _mean(rows[key]), meaning) for key, meaning in _LOGGED[pool]]
     if pool == "trainer":
-        logged.append(_gen_over_step(metrics))
+        logged.append(_gen_over_step(metrics, window))
     return tuple(figure for figure in logged if figure.value is not None)
 
 
-def mean_of(metrics: pl.DataFrame, key: str) -> float | None:
-    """Return the mean of a logged metric, None where it was not logged."""
-    value = metrics.filter((pl.col("key") == key) & pl.col("value").is_finite())["value"].mean()
-    return value if isinstance(value, float) else None
+def rows_about(metrics: pl.DataFrame, key: str, window: tuple[int, int]) -> pl.Series:
+    """Return the values of a logged metric whose rows tell of `window` (ns).
+
+    A row is logged at the end of what it tells of, which began with the row before; it counts
+    when the middle of that lies in the window. Of the first row only the end is known.
+    """
+    rows = metrics.filter((pl.col("key") == key) & pl.col("value").is_finite()).sort("ts_ns")
+    ends = pl.col("ts_ns")
+    middle = ends - (ends - ends.shift(1)).fill_null(0) // 2
+    return rows.filter(middle.is_between(*window))["value"]
 
 
-def _gen_over_step(metrics: pl.DataFrame) -> FrameworkFigure:
-    gen, step = (_sum_of(metrics, key) for key in ("timing_s/gen", "timing_s/step"))
+def _mean(values: pl.Series) -> float | None:
+    mean = values.mean()
+    return mean if isinstance(mean, float) else None
+
+
+def _gen_over_step(metrics: pl.DataFrame, window: tuple[int, int]) -> FrameworkFigure:
+    gen, step = (rows_about(metrics, key, window) for key in (_GEN, _STEP))
     return FrameworkFigure(
-        "timing_s/gen / timing_s/step",
-        gen / step if gen is not None and step else None,
+        f"{_GEN} / {_STEP}",
+        float(gen.sum()) / float(step.sum()) if len(gen) and step.sum() else None,
         "the driver's wait for samples over the step, both summed; hybrid replicas may be "
         "generating on the trainer's devices meanwhile",
     )
-
-
-def _sum_of(metrics: pl.DataFrame, key: str) -> float | None:
-    logged = metrics.filter(pl.col("key") == key)["value"]
-    return float(logged.sum()) if len(logged) else None

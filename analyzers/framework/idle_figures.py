@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from rlinsight.analyzers.device_time.intervals import union
-from rlinsight.analyzers.device_time.occupancy import attr
 from rlinsight.analyzers.framework.defects import Defect
+from rlinsight.analyzers.tables import attr
 from rlinsight.trace.topology import Topology
 
 _ROLLOUTER_IDLE = "fully_async/rollouter/idle_ratio"

@@ -92,15 +92,26 @@ class Quality:
     framework_aborted_ratio: float | None
 
 
-def quality(samples: pl.DataFrame, metrics: pl.DataFrame) -> Quality:
-    """Return the guard's figures of the given rows (restrict them to a window beforehand)."""
+def quality(
+    samples: pl.DataFrame,
+    metrics: pl.DataFrame,
+    *,
+    settled: pl.DataFrame | None = None,
+    validations: pl.DataFrame | None = None,
+) -> Quality:
+    """Return the guard's figures of the given rows (restrict them to a window beforehand).
+
+    `settled` are the samples of any fate that the invalid ratio is of (else `samples`),
+    `validations` the metrics that accuracy is read from (else `metrics`): a validation before
+    the first step or after the last is outside of every steady window.
+    """
     rewards, source = _rewards(samples, metrics)
     groups, flat = zero_variance_groups(samples)
     return Quality(
         reward=trend_of(rewards),
         reward_volatility=volatility(rewards),
         reward_source=source,
-        accuracy=accuracy(metrics),
+        accuracy=accuracy(metrics if validations is None else validations),
         kl=_kl(metrics),
         clip_fraction=_mean(metrics, "actor/pg_clipfrac"),
         clip_fraction_lower=_mean(metrics, "actor/pg_clipfrac_lower"),
@@ -109,7 +120,7 @@ def quality(samples: pl.DataFrame, metrics: pl.DataFrame) -> Quality:
         groups=groups,
         zero_variance_share=flat,
         partial_ratio=partial_ratio(samples),
-        invalid_ratio=_invalid_ratio(samples),
+        invalid_ratio=_invalid_ratio(samples if settled is None else settled),
         framework_partial_ratio=_mean(metrics, "fully_async/partial/partial_ratio"),
         framework_aborted_ratio=_mean(metrics, "response/aborted_ratio"),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from rlinsight.analyzers.device_time.occupancy import attr
+from rlinsight.analyzers.tables import attr
 from rlinsight.trace.topology import Topology
 
 TRANSFER = ("build_group", "transfer")

@@ -109,13 +109,20 @@ class SyncReport:
         )
 
 
-def syncs(spans: pl.DataFrame, markers: pl.DataFrame, topology: Topology) -> SyncReport | None:
-    """Return the weight syncs of the driver. None where no sync was recorded.
+def syncs(
+    spans: pl.DataFrame,
+    markers: pl.DataFrame,
+    topology: Topology,
+    window: tuple[int, int] | None = None,
+) -> SyncReport | None:
+    """Return the weight syncs of the driver that touch `window` (ns); None where there is none.
 
     Without the driver's spans the markers `param_sync` of the driver tell each sync's time
     and stages.
     """
     rows = recorded_syncs(spans, markers, topology)
+    if window is not None:
+        rows = [r for r in rows if r["start_ns"] < window[1] and r["end_ns"] > window[0]]
     if not rows:
         return None
     replicas = on_replicas(rows, spans, markers, topology)

@@ -41,6 +41,12 @@ def _thousandth(value: Any) -> float:
     return float(value) / 1000
 
 
+def _throttle_reasons(nvml: Any) -> Callable[[Any], int]:
+    """Return the call under its old name, which every driver so far has, else its new one."""
+    old = getattr(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", None)
+    return old or nvml.nvmlDeviceGetCurrentClocksEventReasons  # type: ignore[no-any-return]
+
+
 #: Also answered by a MIG instance. What is not free counts as used: the driver's reserve too.
 MEMORY: Final = Query(
     "memory",
@@ -88,7 +94,7 @@ QUERIES: Final = (
     ),
     Query(
         "throttle_reasons",
-        lambda nvml, handle: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
+        lambda nvml, handle: _throttle_reasons(nvml)(handle),
         {"device_throttle_reasons": _plain},
     ),
 )

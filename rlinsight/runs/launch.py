@@ -55,7 +55,6 @@ def launch(
         # From here on Ctrl-C ends us as usual: the trace is readable at any moment.
         return finish(prepared, outcome, live.state, nodes)
     finally:
-        live.close()
         nodes.close()
 
 

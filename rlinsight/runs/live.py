@@ -48,12 +48,6 @@ class LiveTrace:
         self.state.processes = [entry.process for entry in self._processes.values()]
         return events
 
-    def close(self) -> None:
-        """Close all files."""
-        for tail in self._tails.values():
-            tail.close()
-        self._tails.clear()
-
     def _look_for_files(self) -> None:
         try:
             paths = list(self._folder.iterdir())

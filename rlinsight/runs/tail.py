@@ -10,6 +10,7 @@ import io
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, cast
 
@@ -34,14 +35,14 @@ class StreamTail:
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield new batches; a torn or foreign file yields none."""
         try:
-            if not self._complete.advance():
-                return
-            if self._reader is None:
-                self._reader = pa.ipc.open_stream(
-                    pa.PythonFile(cast("BinaryIO", self._complete), mode="r")
-                )
-            while True:
-                yield self._reader.read_next_batch()
+            with self._complete.opened() as has_new:
+                if not has_new:
+                    return
+                if self._reader is None:
+                    source = pa.PythonFile(cast("BinaryIO", self._complete), mode="r")
+                    self._reader = pa.ipc.open_stream(source)
+                while True:
+                    yield self._reader.read_next_batch()
         except StopIteration:
             return
         except (pa.ArrowException, OSError, struct.error):
@@ -54,28 +55,38 @@ class StreamTail:
         pid = metadata.get(b"rlinsight.pid", b"0")
         return metadata.get(b"rlinsight.node", b"").decode(), int(pid)
 
-    def close(self) -> None:
-        """Close the file."""
-        self._complete.close()
-
 
 class _CompleteMessages(io.RawIOBase):
     """A file that ends where the last complete record batch ends."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        self._fd = os.open(path, os.O_RDONLY)
+        self._path = path
+        self._fd = -1
         self._position = self._limit = self._scanned = 0
         self._given_up = False
 
-    def advance(self) -> bool:
+    @contextmanager
+    def opened(self) -> Iterator[bool]:
+        """Open the file for the duration, and tell whether it has new complete batches.
+
+        A large run has thousands of streams, more than a process may hold open.
+        """
+        if self._given_up or self._path.stat().st_size <= self._scanned:
+            yield False
+            return
+        self._fd = os.open(self._path, os.O_RDONLY)
+        try:
+            yield self._advance()
+        finally:
+            os.close(self._fd)
+
+    def _advance(self) -> bool:
         """Show the batches that are complete by now; return whether there are new ones.
 
         Schema and dictionaries are shown together with the batch that follows them: the
         reader wants all initial dictionaries at once.
         """
-        if self._given_up:
-            return False
         size, before = os.fstat(self._fd).st_size, self._limit
         while (message := next_message(self._fd, self._scanned, size)) is not None:
             self._scanned = message.end
@@ -101,12 +112,6 @@ class _CompleteMessages(io.RawIOBase):
         data = os.pread(self._fd, left if size < 0 else min(size, left), self._position)
         self._position += len(data)
         return data
-
-    def close(self) -> None:
-        """Close the descriptor."""
-        if not self.closed:
-            os.close(self._fd)
-        super().close()
 
 
 class Message(NamedTuple):

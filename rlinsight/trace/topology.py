@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 DeviceKind = Literal["cuda", "npu", "cpu", "emulated"]
@@ -38,7 +38,7 @@ class Lane:
 
     id: str
     role: LaneRole
-    devices: tuple[str, ...] = ()
+    devices: Sequence[str] = ()
     engine_kind: EngineKind | None = None
     capacity: int | None = None
     rank: int | None = None
@@ -55,8 +55,8 @@ class Lane:
 class Topology:
     """All devices and lanes of a run, in order of declaration."""
 
-    devices: tuple[Device, ...] = field(default=())
-    lanes: tuple[Lane, ...] = field(default=())
+    devices: Sequence[Device] = ()
+    lanes: Sequence[Lane] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "devices", tuple(self.devices))
