@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
-.PHONY: install run test lint types unit e2e bench record-samples clean
+.PHONY: install run test lint types unit e2e bench docs record-samples clean
 install: $(READY)
 
 $(READY): pyproject.toml requirements-cpu.txt scripts/install_cpu.sh
@@ -38,6 +38,10 @@ types: install
 
 bench: install
 	for script in benchmarks/[!h]*.py; do $(BIN)/python $$script || exit 1; done
+
+# docs/cli.md, from the commands themselves.
+docs: install
+	$(BIN)/python scripts/cli_docs.py docs/cli.md
 
 record-samples: install
 	$(BIN)/python sample_traces/record.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def document(report: Report) -> dict[str, Any]:
-    """Return `report` as plain JSON values; what is unknown is null.
+    """Return `report` as plain JSON values; what is unknown, or no finite number, is null.
 
     Large parts are restated under short keys: `alarm` is the most urgent alarm or null,
     `bubbles` the list of the largest, `staleness` joins lags, fates, tokens and coverage.
@@ -39,7 +40,8 @@ def plain_value(value: Any) -> Any:
         return {str(key): plain_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain_value(item) for item in value]
-    return value
+    # JSON has no NaN and no infinity.
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _staleness(plain: dict[str, Any], report: Report) -> dict[str, Any]:

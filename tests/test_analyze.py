@@ -59,10 +59,11 @@ def test_a_window_restricts_every_pool(run):
 
 def test_verls_own_figures_stand_beside_ours(run):
     for step, ratio in ((1, 0.5), (2, 0.7)):
-        run.writer.metric("fully_async/trainer/idle_ratio", ratio, step=step)
-        run.writer.metric("timing_s/gen", 3.0, step=step)
-        run.writer.metric("timing_s/step", 10.0, step=step)
-    run.writer.metric("fully_async/trainer/idle_ratio", float("nan"), step=3)
+        logged = {"step": step, "ts_ns": 10 * step * S}
+        run.writer.metric("fully_async/trainer/idle_ratio", ratio, **logged)
+        run.writer.metric("timing_s/gen", 3.0, **logged)
+        run.writer.metric("timing_s/step", 10.0, **logged)
+    run.writer.metric("fully_async/trainer/idle_ratio", float("nan"), step=3, ts_ns=20 * S)
     figures = run.open().analyze().pools["trainer"].framework_figures
     assert {f.key: f.value for f in figures} == {
         "fully_async/trainer/idle_ratio": pytest.approx(0.6),

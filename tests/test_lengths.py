@@ -15,6 +15,7 @@ from rlinsight.analyzers.engines.stragglers import batch_speed
 from rlinsight.analyzers.lengths.bias import length_bias
 from rlinsight.analyzers.lengths.cap import length_cap, piled_up_at
 from rlinsight.analyzers.lengths.growth import balance_gain, length_drift, step_growth
+from rlinsight.analyzers.lengths.histogram import length_histogram
 from rlinsight.analyzers.lengths.statistics import (
     length_table,
     lengths,
@@ -366,3 +367,31 @@ def test_nothing_lost_means_no_bias():
     found = length_bias(responses(100, 200))
     assert (found.bias_tokens, found.lost_mean, found.p_value) == (0.0, None, None)
     assert length_bias(responses(100, fate="filtered")) is None
+
+
+# -- histogram -----------------------------------------------------------------------------
+
+
+def test_the_worked_example_of_the_histogram():
+    found = length_histogram(pl.Series([10, 11, 14, 19]), bins=3)
+    assert [(b.from_tokens, b.to_tokens, b.samples) for b in found] == [
+        (10, 14, 2),
+        (14, 18, 1),
+        (18, 22, 1),
+    ]
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 200_000), min_size=1, max_size=80))
+def test_every_length_is_in_exactly_one_of_equal_bins(values):
+    bins = lengths(responses(*values), NO_REQUESTS).histogram
+    assert 1 <= len(bins) <= 40
+    assert [b.to_tokens for b in bins[:-1]] == [b.from_tokens for b in bins[1:]]
+    assert len({b.to_tokens - b.from_tokens for b in bins}) == 1
+    for b in bins:
+        assert b.samples == sum(b.from_tokens <= value < b.to_tokens for value in values)
+    assert sum(b.samples for b in bins) == len(values)
+
+
+def test_without_lengths_the_histogram_is_empty():
+    assert lengths(responses(None), NO_REQUESTS).histogram == ()

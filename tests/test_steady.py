@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from timelines import TOPOLOGY, S
 
+import rlinsight
 from rlinsight.analyzers.device_time.steady import bootstrap_interval, mser_cut
 from rlinsight.analyzers.device_time.versions import version_windows
 
@@ -57,7 +58,7 @@ def windows(rows: pl.DataFrame, end_s: float) -> list[tuple[int, float, float]]:
 
 def test_a_version_is_live_when_the_last_replica_has_it():
     two = TOPOLOGY.merge(
-        type(TOPOLOGY)(lanes=[TOPOLOGY.lanes[-1].__class__("replica1", role="replica")])
+        rlinsight.Topology(lanes=[rlinsight.Lane("replica1", role="replica", engine_kind="standalone")])
     )
     rows = markers(
         (10, "replica0", 3), (11, "replica1", 3), (20, "replica0", 4), (20, "replica1", 4),

@@ -31,14 +31,15 @@ def union(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     origin, width = int(start.min()), int(end.max()) - int(start.min()) + 1
     codes, groups = group_codes(kept, by)
     if groups * width >= _AXIS:
-        return _union_in_halves(kept, by, codes, groups)
+        return _union_in_halves(kept, by, codes)
     base = codes * width - origin
     order = np.argsort(base + start, kind="stable")
     begins, reach = (base + start)[order], np.maximum.accumulate((base + end)[order])
     first = np.flatnonzero(np.append(True, begins[1:] > reach[:-1]))
     last = np.append(first[1:], len(begins)) - 1
     rows = order[first]
-    return kept[rows].select(*by, "start_ns").with_columns(end_ns=pl.Series(reach[last] - base[rows]))
+    ends = pl.Series(reach[last] - base[rows])
+    return kept[rows].select(*by, "start_ns").with_columns(end_ns=ends)
 
 
 def group_codes(frame: pl.DataFrame, by: Sequence[str]) -> tuple[Ints, int]:
@@ -50,14 +51,12 @@ def group_codes(frame: pl.DataFrame, by: Sequence[str]) -> tuple[Ints, int]:
         if values.dtype == pl.String:
             values = values.cast(pl.Categorical)
         physical = values.to_physical().cast(pl.Int64).to_numpy()
-        count = int(physical.max()) + 1
+        count = int(physical.max(initial=0)) + 1
         codes, groups = codes * count + physical, groups * count
     return codes, groups
 
 
-def _union_in_halves(
-    kept: pl.DataFrame, by: Sequence[str], codes: Ints, groups: int
-) -> pl.DataFrame:
+def _union_in_halves(kept: pl.DataFrame, by: Sequence[str], codes: Ints) -> pl.DataFrame:
     """Unite half of the groups at a time: all of them do not fit on the integer axis."""
     dense = np.unique(codes, return_inverse=True)[1]
     if dense.max() == 0:

@@ -98,4 +98,5 @@ def _run_starts(device: Ints, state: Ints) -> Ints:
 
 
 def _enum(codes: Ints, names: Sequence[str]) -> pl.Series:
-    return pl.Series(list(names), dtype=pl.Enum(list(names))).gather(pl.Series(codes, dtype=pl.Int64))
+    values = pl.Series(list(names), dtype=pl.Enum(list(names)))
+    return values.gather(pl.Series(codes, dtype=pl.Int64))

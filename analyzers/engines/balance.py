@@ -45,7 +45,7 @@ class Balance:
 
 
 def balance(tables: Tables, idle: pl.DataFrame, window: Window) -> Balance:
-    """Return the balance in `window`; `idle` are idle intervals (owner, cause, start_ns, end_ns)."""
+    """Return the balance in `window`; `idle` has the columns owner, cause, start_ns, end_ns."""
     topology = tables.topology
     requests = within(tables.requests, window, "submit_ns", "end_ns")
     kind = "standalone" if topology.replicas("standalone") else "hybrid"

@@ -7,6 +7,7 @@ wrong, with the numbers that show it. Nothing here changes a figure.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -18,14 +19,28 @@ _GLOBAL_STEP, _STEP_S = "training/global_step", "timing_s/step"
 _SAME = 0.01
 
 
+DefectName = Literal[
+    "rows_shifted",
+    "last_update_lost",
+    "sum_called_max",
+    "one_pause_only",
+    "lost_resume",
+    "ratio_outside_unit",
+    "older_than_run",
+    "constant_value",
+    "poll_quantised",
+]
+
+
 @dataclass(frozen=True)
 class Defect:
     """One known defect, where it was seen (a metric's key or a lane) and what shows it.
 
-    `steps` are the logged steps concerned; `reference` a public thread, where there is one.
+    `steps` are the logged steps concerned; `reference` is a public thread about this defect,
+    None where there is none (docs/analysis.md names the place in verl's source).
     """
 
-    name: str
+    name: DefectName
     where: str
     told: str
     steps: tuple[int, ...]

@@ -23,6 +23,7 @@ import polars as pl
 from rlinsight.analyzers.lengths.bias import LengthBias, length_bias
 from rlinsight.analyzers.lengths.cap import LengthCap, length_cap
 from rlinsight.analyzers.lengths.growth import Drift, length_drift
+from rlinsight.analyzers.lengths.histogram import LengthBin, length_histogram
 from rlinsight.analyzers.lengths.tail import TailCost, tail_cost
 from rlinsight.analyzers.staleness.identity import key
 from rlinsight.analyzers.staleness.lags import cohort, trained_in
@@ -62,7 +63,9 @@ class VarianceSplit:
 class Lengths:
     """Response lengths in tokens; `cv` = std / mean; None is unknown.
 
-    `known_share` is the share of the population whose length is known. `dp_imbalance` is
+    `population` tells whose lengths these are, `samples` how many are known, `known_share` is
+    their share of the population. `histogram` counts them in bins of equal width, the first
+    from the shortest, empty ones included. `dp_imbalance` is
     max / mean tokens of data-parallel ranks - 1, as the framework reported it after its
     balancing, mean over steps.
     """
@@ -82,6 +85,7 @@ class Lengths:
     between_group_var: float | None
     tail_cost_device_seconds: float | None
     dp_imbalance: float | None
+    histogram: tuple[LengthBin, ...]
     cap: LengthCap
     variance: VarianceSplit
     tail: TailCost | None
@@ -122,6 +126,7 @@ def lengths(
         between_group_var=split.between_group_var,
         tail_cost_device_seconds=None if tail is None else tail.cost_device_seconds,
         dp_imbalance=reported_dp_imbalance(metrics, known["trained_step"]),
+        histogram=length_histogram(known["response_tokens"]),
         cap=cap,
         variance=split,
         tail=tail,

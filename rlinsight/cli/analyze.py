@@ -46,14 +46,14 @@ def analyze(
     defines every figure.
     """
     import rlinsight
-    from rlinsight.cli.selection import chosen_window, known_pools
+    from rlinsight.cli.selection import chosen_window, known_pools, of_pools
 
     opened = rlinsight.open(trace)
     report = opened.analyze(window=chosen_window(opened, window, steps), lanes=lane or None)
     pools = known_pools(report, pool)
     written = _write(report, pools, markdown, html)
     if json:
-        typer.echo(json_module.dumps(report.to_dict(), indent=1))
+        typer.echo(json_module.dumps(of_pools(report.to_dict(), pools), indent=1))
         return
     from rich.console import Console
 

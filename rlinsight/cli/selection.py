@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlinsight.errors import RlinsightError
 
@@ -31,6 +31,17 @@ def known_pools(report: Report, asked: Sequence[str] | None) -> list[str]:
         found = ", ".join(f"`{name}`" for name in report.pools) or "none"
         raise RlinsightError(f"expected a pool of this run ({found}), found `{unknown[0]}`")
     return list(asked or report.pools)
+
+
+def of_pools(document: dict[str, Any], pools: Sequence[str]) -> dict[str, Any]:
+    """Return the JSON form of a report with only what is of `pools` in its per-pool parts."""
+    return document | {
+        "pools": {name: pool for name, pool in document["pools"].items() if name in pools},
+        **{
+            part: [row for row in document[part] if row["owner"] in pools]
+            for part in ("bubbles", "bubble_totals")
+        },
+    }
 
 
 def _seconds(trace: Trace, text: str) -> tuple[int, int]:

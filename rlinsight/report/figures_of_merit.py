@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rlinsight.report.section import Section
 from rlinsight.report.units import count, number, percent, seconds
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.result import Report
-    from rlinsight.report.sections import Section
 
 Row = tuple[str, str, str]
 
 
 def key_figures(report: Report) -> Section:
     """Return the figures that are known, each with what it means."""
-    from rlinsight.report.sections import Section
-
     rows = [*_together(report), *_staleness(report), *_lengths(report), *_sync(report)]
     rows += _quality(report)
-    known = tuple(row for row in rows if not row[1].startswith("-"))
+    known = tuple(row for row in rows if row[1] != "-" and not row[1].startswith("- "))
     return Section("Key figures", ("figure", "value", "meaning"), known)
 
 
@@ -41,13 +39,14 @@ def _together(report: Report) -> list[Row]:
                 "finished trajectories that wait for the trainer, mean",
             )
         )
-    rows.append(
-        (
-            "outside steps",
-            percent(report.outside_steps.outside_ratio),
-            "of the wall time the driver is in no training step",
+    if report.outside_steps is not None:
+        rows.append(
+            (
+                "outside steps",
+                percent(report.outside_steps.outside_ratio),
+                "of the wall time the driver is in no training step",
+            )
         )
-    )
     return rows
 
 
@@ -58,9 +57,9 @@ def _staleness(report: Report) -> list[Row]:
          f"mean; at most {count(lags.worst_token.max_versions)} versions"),
         ("stale share", percent(lags.stale_share), "of the trained samples with a known lag"),
         ("partial share", percent(lags.partial_share), "generated under more than one version"),
-        ("dropped share", percent(lags.fates.dropped_share), "of the samples, as too stale"),
+        ("dropped share", percent(lags.fates.dropped_share), "of the produced samples, as too stale"),
         ("coverage, measured", percent(covered.measured),
-         "of the wait that older samples saved the trainer"),
+         "of the wait with fresh samples only is saved by older ones"),
     ]  # fmt: skip
     if covered.analytic is not None:
         rows.append(
@@ -106,7 +105,7 @@ def _sync(report: Report) -> list[Row]:
         return []
     return [
         (f"weight sync, {backend}", seconds(kind.total_s / kind.syncs),
-         f"mean of {kind.syncs}; most of it: {kind.dominant or 'not recorded'}")
+         f"mean of {kind.syncs}; longest stage: {kind.dominant or 'not recorded'}")
         for backend, kind in report.sync.by_backend.items()
     ]  # fmt: skip
 
@@ -126,4 +125,12 @@ def _quality(report: Report) -> list[Row]:
                 f"median, {quality.kl.level}; 3e-4 is healthy",
             )
         )
+    ess = quality.effective_sample_size
+    if ess is not None:
+        state = "collapsed" if ess.collapsed else "1 is best"
+        rows.append(("effective sample size", number(ess.mean), f"mean; {state}"))
+    rows += [
+        (figure.key, number(figure.last), f"last of {figure.points}; best {number(figure.best)}")
+        for figure in quality.accuracy
+    ]
     return rows

@@ -23,7 +23,7 @@ def header_lines(report: Report) -> list[tuple[str, str]]:
             "devices",
             f"{run.trainer_devices} trainer + {run.rollout_devices} rollout ({kinds}), "
             f"nodes {run.nodes}; replicas: {run.standalone_replicas} standalone, "
-            f"{run.hybrid_replicas} hybrid",
+            f"{run.hybrid_replicas} hybrid, {run.colocated_replicas} colocated",
         ),
         (
             "recorded",

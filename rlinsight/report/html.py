@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from rlinsight.errors import MissingExtraError
 from rlinsight.report.header import header_lines
-from rlinsight.report.sections import Section, sections
+from rlinsight.report.section import Section
+from rlinsight.report.sections import sections
 from rlinsight.report.verdict import paragraph
 
 if TYPE_CHECKING:

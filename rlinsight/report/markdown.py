@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rlinsight.report.header import header_lines
-from rlinsight.report.sections import Section, sections
+from rlinsight.report.section import Section
+from rlinsight.report.sections import sections
 from rlinsight.report.verdict import paragraph
 
 if TYPE_CHECKING:

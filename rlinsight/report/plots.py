@@ -23,7 +23,7 @@ _HUES = {"useful": (205, 150), "overhead": (30, 55), "bubble": (345, 300)}
 def figures(report: Report) -> Iterator[tuple[str, go.Figure]]:
     """Yield (title, figure) for what the report holds."""
     if not report.segments.is_empty():
-        yield "Timeline", timeline(report)
+        yield _timeline_title(report), timeline(report)
         yield "Device time", ledger_bars(report)
     if report.versions:
         yield "Idle per version window", idle_per_version(report)
@@ -32,6 +32,13 @@ def figures(report: Report) -> Iterator[tuple[str, go.Figure]]:
         yield "Lag of trained samples", histogram(lags, "lag of the first token, versions")
     if report.lengths.histogram:
         yield "Response lengths", length_histogram(report)
+
+
+def _timeline_title(report: Report) -> str:
+    devices = report.segments["device"].n_unique()
+    return (
+        f"Timeline, {_MAX_DEVICES} of {devices} devices" if devices > _MAX_DEVICES else "Timeline"
+    )
 
 
 def colour(state: str) -> str:
@@ -127,5 +134,8 @@ def length_histogram(report: Report) -> go.Figure:
             y=[b.samples for b in bins],
         )
     )
+    cap = report.lengths.cap.response_cap_tokens
+    if cap is not None:
+        figure.add_vline(x=cap, line_dash="dot", annotation_text="cap")
     figure.update_layout(xaxis_title="response tokens", yaxis_title="samples", height=300)
     return figure

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rlinsight.report.alarms import alarms, last_events
+from rlinsight.report.balance import balance
 from rlinsight.report.figures_of_merit import key_figures
-from rlinsight.report.units import count, number, percent, seconds
+from rlinsight.report.phases import metric_phases, sync_stages
+from rlinsight.report.section import Section
+from rlinsight.report.units import count, device_seconds, number, percent, seconds
 from rlinsight.report.verdict import CAUSES
 
 if TYPE_CHECKING:
@@ -18,25 +21,20 @@ _STEP_COLUMNS = 5
 _MAX_BUBBLES = 10
 
 
-@dataclass(frozen=True)
-class Section:
-    """A table with a title; `note` stands below it. Cells are plain text."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-
-
 def sections(report: Report, pools: Iterable[str] | None = None) -> list[Section]:
     """Return all sections that have something to say, `pools` restricting those of pools."""
     shown = list(pools or report.pools)
     found = [
+        alarms(report),
+        last_events(report),
+        metric_phases(report),
         _pools(report, shown),
         _ledger(report, shown),
         _causes(report, shown),
         _bubbles(report, shown),
         key_figures(report),
+        balance(report),
+        sync_stages(report),
         _versions(report),
         _steps(report),
         _activities(report),
@@ -50,7 +48,7 @@ def _pools(report: Report, shown: list[str]) -> Section:
     rows = [
         (
             name,
-            f"{pool.device_seconds:.1f} s on {pool.devices}",
+            f"{device_seconds(pool.device_seconds)} device-s on {pool.devices} devices",
             percent(_share(pool.useful_seconds, pool.device_seconds)),
             percent(_share(pool.overhead_seconds, pool.device_seconds)),
             percent(pool.idle_ratio),
@@ -90,7 +88,7 @@ def _ledger(report: Report, shown: list[str]) -> Section:
 
 
 def _spent(value: float | None, whole: float) -> tuple[str, str]:
-    return ("-", "-") if value is None else (f"{value:.3f}", percent(_share(value, whole)))
+    return ("-", "-") if value is None else (device_seconds(value), percent(_share(value, whole)))
 
 
 def _causes(report: Report, shown: list[str]) -> Section:
@@ -99,7 +97,7 @@ def _causes(report: Report, shown: list[str]) -> Section:
             total.owner,
             total.cause,
             percent(total.share),
-            f"{total.device_seconds:.3f}",
+            device_seconds(total.device_seconds),
             number(total.mini_batches),
             count(total.bubbles),
             seconds(total.longest_s),
@@ -125,7 +123,8 @@ def _bubbles(report: Report, shown: list[str]) -> Section:
         (
             f"{(bubble.start_ns - start) / 1e9:.3f} s",
             seconds((bubble.end_ns - bubble.start_ns) / 1e9),
-            f"{bubble.device_seconds:.3f}",
+            device_seconds(bubble.device_seconds),
+            percent(bubble.share),
             bubble.owner,
             bubble.cause,
             ", ".join(
@@ -136,8 +135,11 @@ def _bubbles(report: Report, shown: list[str]) -> Section:
         )
         for bubble in largest[:_MAX_BUBBLES]
     ]
-    columns = ("at", "length", "device-s", "owner", "cause", "gauges when it began")
-    return Section("Largest bubbles", columns, tuple(rows))
+    columns = (
+        "at", "length", "device-s", "share of pool", "owner", "cause", "gauges when it began",
+    )  # fmt: skip
+    note = f"the {len(rows)} largest of {len(largest)}" if len(rows) < len(largest) else ""
+    return Section("Largest bubbles", columns, tuple(rows), note)
 
 
 def _versions(report: Report) -> Section:
@@ -200,10 +202,13 @@ def _activities(report: Report) -> Section:
 
 
 def _defects(report: Report) -> Section:
-    rows = [(defect.name, defect.told) for defect in report.defects]
+    rows: list[tuple[str, ...]] = [
+        (d.name, d.where, d.told, d.reference or "-") for d in report.defects
+    ]
     if report.idle_figures is not None and report.idle_figures.told:
-        rows.insert(0, ("idle_figures", report.idle_figures.told))
-    return Section("Where the framework's own figures mislead", ("defect", "shown by"), tuple(rows))
+        rows.insert(0, ("idle_figures", "both idle ratios", report.idle_figures.told, "verl#6693"))
+    columns = ("defect", "where", "shown by", "reference")
+    return Section("Where the framework's own figures mislead", columns, tuple(rows))
 
 
 def _trust(report: Report) -> Section:
@@ -213,15 +218,21 @@ def _trust(report: Report) -> Section:
         ("unattributed device time", percent(trust.unattributed_ratio)),
         (
             "time inside hooks",
-            f"{seconds(trust.hook_seconds)}, {percent(trust.hook_share)} of the wall time",
+            f"{seconds(trust.hook_seconds)} over all processes, {percent(trust.hook_share)} of the "
+            "wall time",
         ),
         *((f"hook skipped: {name}", why) for name, why in trust.hooks_skipped.items()),
         *((f"hook failed: {name}", f"{n} times") for name, n in trust.hook_errors.items()),
         *((f"rows dropped: {name}", count(n)) for name, n in trust.dropped_rows.items()),
         *((f"not read: {path}", why) for path, why in trust.skipped_files.items()),
         *(("clock not calibrated", lane) for lane in trust.uncalibrated_lanes),
+        *_clock(trust.clock_residual_ns),
         *(("remark", remark) for remark in trust.remarks),
     ]
     if trust.open_intervals:
         rows.append(("begun and never ended", f"{trust.open_intervals} intervals"))
     return Section("Trust", ("what", "found"), tuple(rows))
+
+
+def _clock(residual_ns: int | None) -> list[tuple[str, str]]:
+    return [] if residual_ns is None else [("clocks agree within", seconds(residual_ns / 1e9))]

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rlinsight.report.header import header_lines
-from rlinsight.report.sections import Section, sections
+from rlinsight.report.section import Section
+from rlinsight.report.sections import sections
 from rlinsight.report.verdict import paragraph
 
 if TYPE_CHECKING:

@@ -18,13 +18,20 @@ def seconds(value: float | None) -> str:
     return f"{value * 1e9:.0f} ns"
 
 
+def device_seconds(value: float) -> str:
+    """Return a number of device-seconds to the millisecond, a small one with three digits."""
+    return f"{value:.3f}" if value == 0 or abs(value) >= 0.1 else f"{value:.3g}"
+
+
 def percent(ratio: float | None) -> str:
-    """Return a ratio in percent; a small one keeps a significant digit."""
+    """Return a ratio in percent; a small one, and one just below all, keep a significant digit."""
     if ratio is None:
         return "-"
     value = ratio * 100
     if value and abs(value) < 0.1:
         return f"{value:.2g} %"
+    if 99.95 <= value < 100:
+        return f"{100 - float(f'{100 - value:.1g}'):.10g} %"
     return f"{value:.1f} %"
 
 

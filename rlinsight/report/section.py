@@ -1,0 +1,15 @@
+"""A titled table: what every renderer draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table with a title; `note` stands below it. Cells are plain text."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
