@@ -45,6 +45,11 @@ docs: install
 
 record-samples: install
 	$(BIN)/python sample_traces/record.py
+	$(MAKE) golden
+
+# After a deliberate change of a definition: what the tests expect of the sample traces.
+golden: install
+	$(BIN)/python scripts/golden.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info

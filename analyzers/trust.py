@@ -7,10 +7,13 @@ import polars as pl
 from rlinsight.analyzers.result import PoolReport, Trust, WindowInfo
 from rlinsight.trace.manifest import Manifest
 from rlinsight.trace.reader import Trace
+from rlinsight.trace.sources import FOREIGN
 
 #: Below this many version windows, and above this unattributed share, confidence is lowered.
 MIN_VERSIONS = 4
 MAX_UNATTRIBUTED = 0.03
+#: Device samplers: a machine has those of its own devices, and no figure rests on them.
+_SAMPLERS = "devices."
 
 
 def trust(trace: Trace, spans: pl.DataFrame, pools: dict[str, PoolReport]) -> Trust:
@@ -31,7 +34,7 @@ def trust(trace: Trace, spans: pl.DataFrame, pools: dict[str, PoolReport]) -> Tr
         hook_errors={name: hook.errors for name, hook in hooks.items() if hook.errors},
         dropped_rows={table: rows for table, rows in manifest.dropped.items() if rows},
         open_intervals=int(spans["end_ns"].is_null().sum()),
-        skipped_files={skipped.path: skipped.reason for skipped in trace.skipped},
+        skipped_files={s.path: s.reason for s in trace.skipped if s.reason != FOREIGN},
         unattributed_ratio=_unattributed(pools),
         hook_seconds=manifest.hook_ns / 1e9 if manifest.processes else None,
         hook_share=manifest.hook_ns / wall_ns if manifest.processes and wall_ns else None,
@@ -48,21 +51,22 @@ def doubts(trusted: Trust, window: WindowInfo, versions: int) -> list[str]:
     """
     found = []
     if versions < MIN_VERSIONS:
-        found.append(f"the figures are of {versions} version windows ({window.cut})")
+        found.append(f"version windows in the figures: {versions} ({window.cut})")
     if trusted.unattributed_ratio is None:
         found.append("no device time was recorded")
     elif trusted.unattributed_ratio > MAX_UNATTRIBUTED:
         found.append(f"{trusted.unattributed_ratio:.1%} of the device time is unattributed")
     if trusted.skipped_files:
-        found.append(f"{len(trusted.skipped_files)} files of the trace could not be read")
+        found.append(f"files of the trace that could not be read: {len(trusted.skipped_files)}")
     if trusted.dropped_rows:
-        found.append(f"{sum(trusted.dropped_rows.values())} rows were dropped while recording")
-    if trusted.hook_errors or trusted.hooks_skipped:
-        count = len(trusted.hook_errors) + len(trusted.hooks_skipped)
-        found.append(f"{count} hooks failed or were skipped")
+        found.append(f"rows dropped while recording: {sum(trusted.dropped_rows.values())}")
+    hooks = {name for name in trusted.hooks_skipped if not name.startswith(_SAMPLERS)}
+    if hooks | trusted.hook_errors.keys():
+        count = len(hooks | trusted.hook_errors.keys())
+        found.append(f"hooks that failed or were skipped: {count}")
     if trusted.uncalibrated_lanes:
         count = len(trusted.uncalibrated_lanes)
-        found.append(f"the clocks of {count} lanes are not calibrated against the others")
+        found.append(f"lanes whose clocks are not calibrated against the others: {count}")
     return found
 
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import inspect
 import sys
+import types
+import typing
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
-import typer
+from typer.models import ArgumentInfo, OptionInfo
 
-from rlinsight.cli import COMMANDS, app
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from rlinsight.cli import app
 
 _HEAD = """\
 # The command line
@@ -24,60 +24,79 @@ _HEAD = """\
 
 Exit codes: 0 ok; 1 a finding, or a run that failed; 2 wrong usage or unusable input; 130
 interrupted. An error is one sentence on standard error. With `--json`, standard output holds
-nothing but the result. The last line of a command's output is the next one to type.
+nothing but the result. The last line of a command's output is the next one to type. Every command
+has `-h`, `--help`.
 """
+
+
+class Parameter(NamedTuple):
+    """An argument or option: the names it is given by, the kind of value, what it does."""
+
+    is_argument: bool
+    names: tuple[str, ...]
+    value: str
+    help: str
+
+
+def commands() -> dict[str, Callable[..., Any]]:
+    """Return the functions of the subcommands, in order."""
+    return {c.name: c.callback for c in app.registered_commands if c.name and c.callback}
 
 
 def reference() -> str:
     """Return the text of docs/cli.md."""
-    root = typer.main.get_command(app)
-    parts = [_HEAD, "## rlinsight\n", _plain(app.info.help), _table(_options(root))]
-    for name in COMMANDS:
-        parts += _command(name, root.commands[name])  # type: ignore[attr-defined]
+    parts = [_HEAD]
+    if app.registered_callback is not None and app.registered_callback.callback is not None:
+        rows = parameters(app.registered_callback.callback)
+        parts += ["## rlinsight\n", f"{app.info.help}\n", _table(rows)]
+    for name, function in commands().items():
+        parts += _command(name, function)
     return "\n".join(parts)
 
 
-def _command(name: str, command: object) -> list[str]:
-    arguments = [p for p in command.params if p.param_type_name == "argument"]
-    words = ["rlinsight", name, "[OPTIONS]", *(_argument(p) for p in arguments)]
-    rows = [(f"`{_argument(p)}`", "", p.help) for p in arguments]
-    return [
-        f"## rlinsight {name}\n",
-        f"    {' '.join(words)}\n",
-        _plain(command.help),
-        _table([*rows, *_options(command)]),
-    ]
+def parameters(function: Callable[..., Any]) -> list[Parameter]:
+    """Return the arguments and options of a command."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    found = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        kind, info = typing.get_args(hints[name])[:2]
+        if isinstance(info, ArgumentInfo):
+            word = name.upper() + ("..." if "list" in str(kind) else "")
+            is_optional = parameter.default is not inspect.Parameter.empty
+            names: tuple[str, ...] = (f"[{word}]" if is_optional else word,)
+        else:
+            # In `Annotated`, typer takes the first name for the default.
+            given = [
+                *([info.default] if isinstance(info.default, str) else []),
+                *(info.param_decls or ()),
+            ]
+            names = tuple(given) or (f"--{name.replace('_', '-')}",)
+        value = _value(kind) if isinstance(info, OptionInfo) else ""
+        found.append(Parameter(isinstance(info, ArgumentInfo), names, value, info.help or ""))
+    return found
 
 
-def _argument(parameter: object) -> str:
-    word = parameter.name.upper() + ("..." if parameter.nargs == -1 else "")
-    return word if parameter.required else f"[{word}]"
+def _value(kind: Any) -> str:
+    options = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    kind = next(option for option in options if option is not types.NoneType)
+    if typing.get_origin(kind) is list:
+        return f"{_value(typing.get_args(kind)[0])}, repeatable"
+    return {bool: "", str: "text", Path: "path", int: "integer", float: "number"}[kind]
 
 
-def _options(command: object) -> list[tuple[str, str, str | None]]:
-    return [
-        (", ".join(f"`{name}`" for name in reversed(p.opts)), _value(p), p.help)
-        for p in command.params
-        if p.param_type_name == "option" and not p.hidden and p.name != "help"
-    ]
+def _command(name: str, function: Callable[..., Any]) -> list[str]:
+    rows = parameters(function)
+    words = ["rlinsight", name, "[OPTIONS]", *(row.names[0] for row in rows if row.is_argument)]
+    help_text = inspect.cleandoc(function.__doc__ or "")
+    return [f"## rlinsight {name}\n", f"    {' '.join(words)}\n", f"{help_text}\n", _table(rows)]
 
 
-def _value(option: object) -> str:
-    return "" if option.is_flag else option.type.name + (", repeatable" if option.multiple else "")
-
-
-def _table(rows: Iterable[tuple[str, str, str | None]]) -> str:
+def _table(rows: Iterable[Parameter]) -> str:
     lines = ["| | value | |", "|---|---|---|"]
-    lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
+    for row in sorted(rows, key=lambda row: not row.is_argument):
+        names = ", ".join(f"`{name}`" for name in row.names)
+        lines.append(f"| {names} | {row.value} | {' '.join(row.help.split())} |")
     return "\n".join(lines) + "\n"
-
-
-def _cell(text: str | None) -> str:
-    return " ".join((text or "").split()).replace("|", "\\|")
-
-
-def _plain(text: str | None) -> str:
-    return inspect.cleandoc(text or "").strip() + "\n"
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ A place is a path: `pools.*` is each pool, `bubbles[]` each entry of a list.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import pkgutil
+import sys
 import types
 import typing
 from collections.abc import Iterator
@@ -70,15 +72,17 @@ def _walk(cls: type, place: str, found: Keys) -> None:
 
 
 def _fields(cls: type) -> Iterator[tuple[str, object]]:
-    hints = typing.get_type_hints(cls, localns=_names())
+    known = _names() | vars(sys.modules[cls.__module__])
+    hints = typing.get_type_hints(cls, globalns=known)
     return ((field.name, hints[field.name]) for field in dataclasses.fields(cls))
 
 
+@functools.cache
 def _names() -> dict[str, object]:
     """Return what type-checking imports of the result modules would have bound."""
-    import polars
+    import polars as pl
 
-    found: dict[str, object] = {"pl": polars}
+    found: dict[str, object] = {"pl": pl}
     for module in _modules():
         found |= {n: v for n, v in vars(module).items() if dataclasses.is_dataclass(v)}
     return found

@@ -15,11 +15,12 @@ from rich.console import Console
 
 from rlinsight.runs import stall
 from rlinsight.runs.coverage import Coverage
-from rlinsight.runs.deaths import Death, DeathWatch, shutdown_began
+from rlinsight.runs.deaths import Death, DeathWatch
 from rlinsight.runs.live import LiveTrace
 from rlinsight.runs.live_state import Event, LiveState
 from rlinsight.runs.processes import Process, find, is_alive
 from rlinsight.runs.progress import Progress, duration
+from rlinsight.runs.ray_log import DeadActor, dead_actors
 from rlinsight.runs.tail import StreamTail
 from rlinsight.trace.process import Process as Recorder
 from rlinsight.trace.topology import Lane, Topology
@@ -294,31 +295,78 @@ def test_a_process_of_another_node_is_dead_when_it_is_silent():
     assert [death.pid for death in watch.deaths] == [1]
 
 
-def death(name, seen, heard=None):
+def death(name, seen, heard=None, pid=1):
     heard = seen if heard is None else heard
-    return Death((name,), "n0", 1, "p", int(heard * S), int(seen * S))
+    return Death((name,), "n0", pid, "p", int(heard * S), int(seen * S))
+
+
+def cause(deaths, *, accused=(), recorders=4, ended=()):
+    """Who ended a run with so many recorders, some of which closed theirs at given times."""
+    watch = DeathWatch()
+    watch.deaths = deaths
+    processes = [recorder(i, ended=int(at * S)) for i, at in enumerate(ended)]
+    processes += [recorder(100 + i) for i in range(recorders)]
+    found = watch.cause(accused, LiveState(processes=processes), 110 * S)
+    return [name for d in found for name in d.lanes or (d.what,)]
 
 
 def test_the_first_to_die_is_the_cause_and_the_rest_follow():
-    watch = DeathWatch()
-    watch.deaths = [death("replica0", 100.0), death("trainer", 103.0)]
-    assert [d.lanes for d in watch.first()] == [("replica0",)]
+    assert cause([death("replica0", 100.0), death("trainer", 103.0)]) == ["replica0"]
 
 
 def test_of_those_found_gone_together_the_longest_silent_came_first():
-    watch = DeathWatch()
-    watch.deaths = [death("trainer", 100.0, heard=99.9), death("replica0", 100.0, heard=98.2)]
-    assert [d.lanes for d in watch.first()] == [("replica0",)]
+    together = [death("trainer", 100.0, heard=99.9), death("replica0", 100.0, heard=98.2)]
+    assert cause(together) == ["replica0"]
 
 
 def test_who_dies_after_the_program_began_to_end_was_ended_by_it():
+    deaths = [death("replica0", 100.0), death("replica1", 100.2)]
+    assert cause(deaths, ended=[20, 99.5]) == []
+    assert cause(deaths, ended=[20, 100.1]) == ["replica0"]
+
+
+def test_when_all_die_at_once_nobody_is_blamed():
+    deaths = [death("replica0", 100.0), death("replica1", 100.1), death("trainer", 100.2)]
+    assert cause(deaths, recorders=3) == []
+    assert len(cause(deaths, recorders=8)) == 3
+
+
+def test_whom_ray_accuses_is_believed():
+    deaths = [death("replica0", 100.0, pid=7), death("trainer", 100.0, pid=8)]
+    assert cause(deaths, recorders=2, accused=[DeadActor("TaskRunner", 8)]) == ["trainer"]
+    assert cause(deaths, recorders=2, accused=[DeadActor("Other", 9)]) == ["ray::Other"]
+
+
+def test_deaths_are_news_only_while_most_of_the_run_goes_on():
     watch = DeathWatch()
-    watch.deaths = [death("replica0", 100.0), death("replica1", 100.2)]
-    assert watch.first(shutdown_ns=int(99.5 * S)) == []
-    assert watch.first(shutdown_ns=int(100.1 * S)) == [watch.deaths[0]]
-    recorders = [recorder(1, ended=20 * S), recorder(2, ended=99 * S), recorder(3)]
-    assert shutdown_began(recorders, 100 * S) == 99 * S
-    assert shutdown_began([recorder(3)], 100 * S) is None
+    state = LiveState(processes=[recorder(2**22 + i) for i in (1, 2)] + [recorder(os.getpid())])
+    watch.deaths = [death("replica0", time.time() - 10)]
+    assert [d.lanes for d in watch.news(state)] == [("replica0",)]
+    assert watch.news(state) == []
+    watch.look(state)  # two of three are gone
+    watch.deaths = [death("replica1", time.time() - 10)]
+    assert watch.news(state) == []
+
+
+RAY_SAYS = """
+(TaskRunner pid=9533) ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing \
+this task.
+\tclass_name: WorkerDict
+\tactor_id: 39e55663252cbfef74728a4601000000
+\tpid: 9628
+\tnamespace: 76721640-ab77-436b-b396-9c02047a1c16
+\tip: 192.0.2.2
+The actor is dead because its worker process has died. Worker exit type: {kind} Worker exit detail
+"""
+
+
+def test_ray_names_the_actor_that_crashed(tmp_path):
+    console = tmp_path / "console.log"
+    assert dead_actors(console) == []
+    console.write_text("x" * 2**21 + RAY_SAYS.format(kind="SYSTEM_ERROR") * 3)
+    assert dead_actors(console) == [DeadActor("WorkerDict", 9628)]
+    console.write_text(RAY_SAYS.format(kind="INTENDED_SYSTEM_EXIT"))
+    assert dead_actors(console) == []
 
 
 def test_a_pid_that_is_used_again_is_another_process():

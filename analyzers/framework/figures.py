@@ -42,11 +42,12 @@ def rows_about(metrics: pl.DataFrame, key: str, window: tuple[int, int]) -> pl.S
     """Return the values of a logged metric whose rows tell of `window` (ns).
 
     A row is logged at the end of what it tells of, which began with the row before; it counts
-    when the middle of that lies in the window. Of the first row only the end is known.
+    when the middle of that lies in the window. The first row is taken for as long as the second.
     """
     rows = metrics.filter((pl.col("key") == key) & pl.col("value").is_finite()).sort("ts_ns")
     ends = pl.col("ts_ns")
-    middle = ends - (ends - ends.shift(1)).fill_null(0) // 2
+    length = ends.diff().fill_null(strategy="backward").fill_null(0)
+    middle = ends - length // 2
     return rows.filter(middle.is_between(*window))["value"]
 
 

@@ -17,8 +17,9 @@ Worked example: lengths 1 to 99 once each and 100 twenty times: near 5 in 5 valu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 from scipy.stats import poisson
@@ -73,6 +74,14 @@ def length_cap(
         else _mean(known, _OWN.eq(max_response_tokens)),
         finish_share=_finish_share(requests),
     )
+
+
+def configured_cap(config: Mapping[str, Any] | None) -> int | None:
+    """Return the configured limit of a response, of a resolved verl configuration."""
+    value: Any = config
+    for name in ("data", "max_response_length"):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return None if value is None else int(value)
 
 
 def reaches(response: int | None, total: int | None, configured: int | None) -> pl.Expr:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import polars as pl
 
 from rlinsight.analyzers.lengths.bias import LengthBias, length_bias
-from rlinsight.analyzers.lengths.cap import LengthCap, length_cap
+from rlinsight.analyzers.lengths.cap import LengthCap, configured_cap, length_cap
 from rlinsight.analyzers.lengths.growth import Drift, length_drift
 from rlinsight.analyzers.lengths.histogram import LengthBin, length_histogram
 from rlinsight.analyzers.lengths.tail import TailCost, tail_cost
@@ -110,7 +110,7 @@ def lengths(
     population, chosen = _population(samples, requests, window)
     known = chosen.filter(pl.col("response_tokens").is_not_null())
     ended = requests if window is None else requests.filter(pl.col("end_ns").is_between(*window))
-    cap = length_cap(known, ended, max_response_tokens=_configured_cap(config))
+    cap = length_cap(known, ended, max_response_tokens=configured_cap(config))
     known = known.with_columns(cut=cap.reached())
     whole = next(iter(length_rows(known.with_columns(all=pl.lit("all")), "all")), None)
     split = variance_split(known)
@@ -242,11 +242,3 @@ def _with_replica(samples: pl.DataFrame, requests: pl.DataFrame) -> pl.DataFrame
     named = named if named["submit_ns"].is_sorted() else named.sort("submit_ns")
     last = named.group_by(key("sample_uid").alias("key")).agg(pl.col("lane").last())
     return samples.with_columns(key=key("sample_uid")).join(last, on="key", how="left")
-
-
-def _configured_cap(config: Mapping[str, Any] | None) -> int | None:
-    """Return the configured limit of a response, of a resolved verl configuration."""
-    value: Any = config
-    for name in ("data", "max_response_length"):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return None if value is None else int(value)

@@ -57,7 +57,7 @@ def _staleness(report: Report) -> list[Row]:
          f"mean; at most {count(lags.worst_token.max_versions)} versions"),
         ("stale share", percent(lags.stale_share), "of the trained samples with a known lag"),
         ("partial share", percent(lags.partial_share), "generated under more than one version"),
-        ("dropped share", percent(lags.fates.dropped_share), "of the produced samples, as too stale"),
+        ("dropped share", percent(lags.fates.dropped_share), "of produced samples, as too stale"),
         ("coverage, measured", percent(covered.measured),
          "of the wait with fresh samples only is saved by older ones"),
     ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlinsight.report.units import number, seconds
+from rlinsight.report.units import counted, number, seconds
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.result import Estimate, Report
@@ -34,7 +34,7 @@ def header_lines(report: Report) -> list[tuple[str, str]]:
             "throughput",
             f"{_estimate(rate.tokens_per_s_per_device, 'tokens/s/device')}, "
             f"{_estimate(rate.samples_per_s, 'samples/s')} "
-            f"(trained; prompt + response tokens; {devices} devices)",
+            f"(trained; prompt + response tokens; {counted(devices, 'device')})",
         ),
     ]
     if run.smoke:

@@ -10,7 +10,7 @@ from rlinsight.report.balance import balance
 from rlinsight.report.figures_of_merit import key_figures
 from rlinsight.report.phases import metric_phases, sync_stages
 from rlinsight.report.section import Section
-from rlinsight.report.units import count, device_seconds, number, percent, seconds
+from rlinsight.report.units import count, counted, device_seconds, number, percent, seconds
 from rlinsight.report.verdict import CAUSES
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _pools(report: Report, shown: list[str]) -> Section:
     rows = [
         (
             name,
-            f"{device_seconds(pool.device_seconds)} device-s on {pool.devices} devices",
+            f"{device_seconds(pool.device_seconds)} device-s on {counted(pool.devices, 'device')}",
             percent(_share(pool.useful_seconds, pool.device_seconds)),
             percent(_share(pool.overhead_seconds, pool.device_seconds)),
             percent(pool.idle_ratio),

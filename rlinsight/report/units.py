@@ -46,6 +46,11 @@ def count(value: int | None) -> str:
     return "-" if value is None else f"{value}"
 
 
+def counted(value: int, thing: str) -> str:
+    """Return `1 device`, `2 devices`."""
+    return f"{value} {thing}" if value == 1 else f"{value} {thing}s"
+
+
 def three(value: float) -> str:
     """Return three significant digits, whole numbers in full."""
     if not math.isfinite(value) or value == 0:

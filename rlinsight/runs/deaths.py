@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rlinsight.runs import processes
 from rlinsight.runs.live_state import Event, LiveState
+from rlinsight.runs.ray_log import DeadActor
 from rlinsight.trace.process import Process as Recorder
 from rlinsight.trace.writer import node_name
 
@@ -83,18 +84,36 @@ class DeathWatch:
             if process.parent in by_pid and process.pid not in by_pid:
                 self._children.setdefault(process, now_ns)
 
-    def news(self) -> list[Death]:
-        """Return deaths that the run has survived for a while, each once."""
+    def news(self, state: LiveState) -> list[Death]:
+        """Return deaths that the run has survived for a while, each once.
+
+        When most of those that record are gone, the run is ending, and that is no news.
+        """
         before_ns = time.time_ns() - _NEWS_AFTER_NS
+        if 2 * len(self._known_dead) > len(state.processes):
+            return []
         new = [d for d in self.deaths if d.seen_ns <= before_ns and d not in self._told]
         self._told.update(new)
         return new
 
-    def first(self, shutdown_ns: int | None = None) -> list[Death]:
-        """Return the deaths that came first; later ones are their consequences.
+    def cause(self, accused: Sequence[DeadActor], state: LiveState, end_ns: int) -> list[Death]:
+        """Return the deaths that ended the run, as far as that can be told.
 
-        What died after `shutdown_ns`, when the program began to end by itself, was ended by
-        it. Where several were found gone together, those that were silent the longest came
+        Whom Ray accuses is believed. Otherwise those that were gone first, unless so many went
+        together that the program was ending, or it had begun to end by itself before.
+        """
+        by_pid = {death.pid: death for death in self.deaths}
+        for name, pid in accused[:1]:
+            unknown = Death((), self._node, pid, f"ray::{name}", end_ns, end_ns)
+            return [by_pid.get(pid, unknown)]
+        first = self._first(shutdown_began(state.processes, end_ns))
+        alone = len(first) == 1 or 2 * len(first) <= len(state.processes)
+        return first if alone else []
+
+    def _first(self, shutdown_ns: int | None) -> list[Death]:
+        """Return the deaths that came first and before `shutdown_ns`.
+
+        Where several were found gone together, those that were silent the longest came
         first: a recorder gives a sign of life every half second.
         """
         candidates = [d for d in self.deaths if shutdown_ns is None or d.seen_ns < shutdown_ns]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
@@ -11,6 +12,8 @@ from pathlib import Path
 from rlinsight.errors import RlinsightError
 from rlinsight.runs import processes
 from rlinsight.runs.plan import CONSOLE_FILE, Plan
+
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class LocalProcess:
@@ -63,7 +66,7 @@ class LocalProcess:
 
 
 def tail(path: Path, lines: int) -> list[str]:
-    """Return the last lines of a text file; empty when there is none."""
+    """Return the last lines of a text file, without colors; empty when there is none."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -71,4 +74,4 @@ def tail(path: Path, lines: int) -> list[str]:
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return []
-    return text.splitlines()[-lines:]
+    return _COLOR.sub("", text).splitlines()[-lines:]

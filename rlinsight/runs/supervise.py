@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from rlinsight.runs.deaths import Death, DeathWatch, shutdown_began
+from rlinsight.runs.deaths import Death, DeathWatch
 from rlinsight.runs.interrupts import Interrupts
 from rlinsight.runs.live import LiveTrace
 from rlinsight.runs.live_state import LiveState
 from rlinsight.runs.processes import Process
+from rlinsight.runs.ray_log import dead_actors
 from rlinsight.runs.stall import StallWatch, explanation
 
 _POLL_S: Final = 0.5
@@ -121,8 +122,8 @@ class Supervisor:
         self._clear_away(interrupts)
         self.live.poll()
         if code != 0 or outcome.stalled:
-            shutdown_ns = shutdown_began(self.live.state.processes, ended_ns)
-            outcome.deaths = self._deaths.first(shutdown_ns)
+            accused = dead_actors(self.running.console)
+            outcome.deaths = self._deaths.cause(accused, self.live.state, ended_ns)
         outcome.wall_s = time.monotonic() - began
         return outcome
 
@@ -141,7 +142,7 @@ class Supervisor:
             self._deaths.look_at_children(self.running.rest(), state)
         self.display.update(state)
         now_ns = time.time_ns()
-        if new := self._deaths.news():
+        if new := self._deaths.news(state):
             self.display.say([death.sentence(state.last_events, now_ns) for death in new])
         if self._stall.quiet_s() >= self.stall_report_s and not self._stall.is_reported:
             self._stall.is_reported = True

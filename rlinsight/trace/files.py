@@ -18,6 +18,7 @@ from rlinsight.trace.process import Process
 from rlinsight.trace.rows import settle
 from rlinsight.trace.schema import TABLES, TableName
 from rlinsight.trace.sources import (
+    FOREIGN,
     LIVE,
     LiveFile,
     Skipped,
@@ -32,7 +33,7 @@ from rlinsight.trace.upgrade import UnusableTableError, check_version
 _COMPACTED_NAMES: Final[dict[str, TableName]] = {f"{name}.arrow": name for name in TABLES}
 
 #: What the launcher and people keep beside a trace.
-_COMPANIONS: Final = (".log", ".yaml", ".yml", ".html", ".md", ".txt")
+_COMPANIONS: Final = (".log", ".jsonl", ".yaml", ".yml", ".html", ".md", ".txt")
 
 
 @dataclass
@@ -169,7 +170,7 @@ class TraceFiles:
             name = _COMPACTED_NAMES[entry.name]
             self.compacted[name] = open_compacted(self.folder, name, entry.size)
         elif entry.is_file and not entry.name.endswith(_COMPANIONS):
-            raise ValueError("not a file of a trace")
+            raise ValueError(FOREIGN)
 
     def look_at_live(self) -> None:
         """File what is in `live/`. Raises OSError, TraceError."""

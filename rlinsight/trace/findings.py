@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rlinsight.trace.clock import MAX_RESIDUAL_NS
+from rlinsight.trace.sources import FOREIGN
 from rlinsight.trace.validation import Clock, Finding, Validation
 
 #: Time inside hooks, as a share of the run's wall time, above which recording disturbs it.
@@ -38,7 +39,7 @@ def find(facts: Validation) -> Iterator[Finding]:
             f"{dead.silent_s:.1f} s before that of others",
         )
     for path, reason in facts.skipped.items():
-        if reason != "not a file of a trace":
+        if reason != FOREIGN:
             yield Finding("skipped_file", f"{path}: {reason}")
     for name, table in facts.tables.items():
         if table.dropped:
@@ -127,7 +128,7 @@ def note(facts: Validation) -> Iterator[str]:
     idle = [f"`{lane.id}`" for lane in facts.lanes if lane.rows == 0]
     if idle:
         yield f"lanes declared of which nothing was recorded: {', '.join(idle)}"
-    foreign = [path for path, reason in facts.skipped.items() if reason == "not a file of a trace"]
+    foreign = [path for path, reason in facts.skipped.items() if reason == FOREIGN]
     if foreign:
         yield f"not files of a trace: {', '.join(foreign)}"
     if not facts.processes:

@@ -182,9 +182,7 @@ class Trace:
         lanes |= {lane.id for lane in self.topology.lanes if lane.node in nodes}
         return frozenset(lanes | {f"{p.node}/{p.pid}" for p in self.processes if p.node in nodes})
 
-    def analyze(
-        self, window: Window | None = None, lanes: Sequence[str] | None = None
-    ) -> Report:
+    def analyze(self, window: Window | None = None, lanes: Sequence[str] | None = None) -> Report:
         """Return the analysis; `window` (start_ns, end_ns) overrides the steady-state cut.
 
         `lanes` restricts the device time to the devices of these lanes.

@@ -18,6 +18,8 @@ from rlinsight.trace.streams_in import LiveStream, read_schema
 from rlinsight.trace.upgrade import UnusableTableError, check_version, conform, upgrade
 
 LIVE: Final = "live"
+#: Why a file was left out that has no business in a trace.
+FOREIGN: Final = "not a file of a trace"
 _PROCESS_NAME: Final = re.compile(r"live/process-.+\.json")
 _STREAM_NAME: Final = re.compile(r"live/([a-z]+)-(.+?)-(\d+)(?:-\d+)?\.arrows")
 
@@ -144,7 +146,7 @@ def _look_at(folder: Folder, entry: Entry, found: LiveFolder, known: Container[s
         with closing(folder.open(entry.name)) as file:
             found.processes[entry.name] = read_process(file.read())
     else:
-        raise ValueError("not a file of a trace")
+        raise ValueError(FOREIGN)
 
 
 def _live_file(folder: Folder, entry: Entry, match: re.Match[str]) -> LiveFile:

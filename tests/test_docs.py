@@ -1,0 +1,163 @@
+"""The documentation names everything that the analysis and the command line have, and no more."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import report_keys
+from timelines import Timeline
+
+from rlinsight.analyzers.device_time.states import BUBBLES, PRIORITY, UNATTRIBUTED, cause_of
+from rlinsight.analyzers.framework.defects import DefectName
+from rlinsight.analyzers.health.alarms import AlarmKind
+from rlinsight.analyzers.result import REPORT_SCHEMA_VERSION
+
+ROOT = Path(__file__).parent.parent
+ANALYSIS = (ROOT / "docs/analysis.md").read_text()
+PAGES = sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md"])
+KEYS = report_keys.keys()
+CLI_DOCS = runpy.run_path(str(ROOT / "scripts/cli_docs.py"))
+COMMANDS = {name: CLI_DOCS["parameters"](f) for name, f in CLI_DOCS["commands"]().items()}
+
+
+def section(heading: str) -> str:
+    """The text from a heading to the next one of its rank or above."""
+    match = re.search(rf"^(#+) {re.escape(heading)}$", ANALYSIS, re.MULTILINE)
+    assert match, f"docs/analysis.md has no section `{heading}`"
+    rest = ANALYSIS[match.end() :]
+    end = re.search(rf"^#{{1,{len(match[1])}}} ", rest, re.MULTILINE)
+    return rest[: end.start() if end else None]
+
+
+def cells(text: str) -> list[list[str]]:
+    """The body rows of the tables in `text`."""
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    return [[cell.strip("| ") for cell in row] for row in rows]
+
+
+def named(heading: str) -> list[str]:
+    """The names in backticks in the first column of a section's tables, in order."""
+    return [name for row in cells(section(heading)) for name in re.findall(r"`([^`]+)`", row[0])]
+
+
+def documented_keys() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for part in section("JSON").split("\n### ")[1:]:
+        heading, body = part.split("\n", 1)
+        places = re.findall(r"`([^`]+)`", heading) or [""]
+        for place in places:
+            assert place not in found, f"`{place}` is documented twice"
+            found[place] = {row[0].strip("`"): row[1] for row in cells(body)}
+    return found
+
+
+def test_every_place_of_the_document_is_documented_and_no_other():
+    assert documented_keys().keys() == KEYS.keys()
+
+
+@pytest.mark.parametrize("place", KEYS)
+def test_every_key_is_documented_with_its_type_and_no_other(place):
+    assert documented_keys()[place] == KEYS[place]
+
+
+def test_every_key_says_what_it_is():
+    assert [row for row in cells(section("JSON")) if len(row) < 3 or not row[2]] == []
+
+
+def test_the_version_of_the_document_is_named():
+    assert f"version of this document, {REPORT_SCHEMA_VERSION};" in section("The document")
+
+
+def test_states_are_listed_by_priority():
+    assert named("The ledger") == [*PRIORITY, UNATTRIBUTED]
+
+
+def test_causes_are_listed_by_priority():
+    assert named("Bubbles") == [*map(cause_of, BUBBLES), "unknown"]
+
+
+@pytest.mark.parametrize(("heading", "names"), [("Alarms", AlarmKind), ("Defects", DefectName)])
+def test_alarms_and_defects_are_listed(heading, names):
+    assert sorted(named(heading)) == sorted(get_args(names))
+
+
+def test_every_defect_has_a_reference():
+    assert [row for row in cells(section("Defects")) if len(row) < 3 or not row[2]] == []
+
+
+@pytest.mark.parametrize("finding", sorted(report_keys.literals()))
+def test_every_verdict_finding_and_grade_is_documented(finding):
+    assert f"`{finding}`" in ANALYSIS
+
+
+def places_of(value: Any, place: str = "") -> set[tuple[str, str]]:
+    """The (place, key) pairs of a document."""
+    if isinstance(value, list):
+        return {pair for item in value for pair in places_of(item, f"{place}[]")}
+    if not isinstance(value, dict):
+        return set()
+    found: set[tuple[str, str]] = set()
+    for key, item in value.items():
+        is_known = place in KEYS
+        inner = f"{place}.{key}" if is_known else f"{place}.*"
+        found |= {(place, key)} if is_known else set()
+        found |= places_of(item, inner.lstrip("."))
+    return found
+
+
+def test_a_real_document_has_the_keys_that_the_types_say(tmp_path):
+    t = Timeline(tmp_path / "t")
+    for step, start in ((1, 0), (2, 10)):
+        t.step(step, start, start + 10)
+        t.span("trainer", "wait_samples", start, start + 4)
+        t.span("trainer", "update_actor", start + 4, start + 10)
+        t.trained(f"s{step}", start + 4, (60, 140), step, version_start=0, trained_version=0)
+    t.gen(0, 20, response_tokens=280, prompt_tokens=120)
+    document = json.loads(json.dumps(t.open().analyze().to_dict(), allow_nan=False))
+    found = places_of(document)
+    assert {key for place, key in found if place == ""} == set(KEYS[""])
+    assert {(place, key) for place, key in found if key not in KEYS[place]} == set()
+    for place in ("bubbles[]", "staleness", "lengths.histogram[]", "pools.*", "bubble_totals[]"):
+        assert {key for where, key in found if where == place} == set(KEYS[place])
+
+
+# -- the command line ----------------------------------------------------------------------
+
+
+def test_the_command_line_reference_is_up_to_date():
+    assert (ROOT / "docs/cli.md").read_text() == CLI_DOCS["reference"](), "run `make docs`"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_and_flag_is_documented(command):
+    text = (ROOT / "docs/cli.md").read_text()
+    part = text.split(f"\n## rlinsight {command}\n")[1].split("\n## ")[0]
+    for parameter in COMMANDS[command]:
+        for name in parameter.names:
+            assert f"`{name}`" in part
+
+
+def invocations() -> list[tuple[str, str, str]]:
+    """(page, command, the rest) of every command line in a page: indented, or in backticks."""
+    found = []
+    for page in PAGES:
+        for line in page.read_text().splitlines():
+            candidates = re.findall(r"`(rlinsight [^`]+)`", line)
+            candidates += [line.strip()] if line.startswith("    rlinsight ") else []
+            for text in candidates:
+                words = text.split(" #")[0].split()
+                found.append((page.name, words[1], " ".join(words[2:]).split(" -- ")[0]))
+    return found
+
+
+@pytest.mark.parametrize(("page", "command", "rest"), invocations())
+def test_pages_name_only_commands_and_flags_that_exist(page, command, rest):
+    assert command in COMMANDS, f"{page} names `rlinsight {command}`"
+    known = {name for parameter in COMMANDS[command] for name in parameter.names}
+    given = {word.split("=")[0] for word in rest.split() if re.fullmatch(r"--?[a-z].*", word)}
+    assert given <= known | {"-h", "--help"}, f"{page}: rlinsight {command} {rest}"
