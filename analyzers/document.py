@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,14 +35,20 @@ def document(report: Report) -> dict[str, Any]:
 
 def plain_value(value: Any) -> Any:
     """Return a result object as dicts, lists and scalars, with string keys."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain_value(asdict(value))
+    if value is None or isinstance(value, (str, int, float)):
+        return value
     if isinstance(value, dict):
         return {str(key): plain_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain_value(item) for item in value]
-    # JSON has no NaN and no infinity.
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if is_dataclass(value):
+        return {name: plain_value(getattr(value, name)) for name in _names(type(value))}
+    return value
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def _staleness(plain: dict[str, Any], report: Report) -> dict[str, Any]:

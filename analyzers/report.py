@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from rlinsight.analyzers.device_time.bubbles import bubbles, idle_segments
+from rlinsight.analyzers.device_time.bubbles import bubbles, idle_segments, merged_bubbles
 from rlinsight.analyzers.device_time.causes import Evidence, evidence_intervals
 from rlinsight.analyzers.device_time.ledger import ledger, sweep
 from rlinsight.analyzers.device_time.occupancy import clip, occupancy
@@ -49,7 +49,8 @@ def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Re
     segments, known = _segments(tables, window)
     slots = slot_use(tables.requests, tables.topology, window)
     pools = pool_reports(ledger(segments), tables.topology, tables.metrics, slots, window)
-    found = bubbles(segments, known, tables.counters)
+    merged, idle = merged_bubbles(idle_segments(segments, tables.topology))
+    found = bubbles(idle, merged, known, tables.counters)
     rows = version_rows(segments, clipped(tables.versions, window), tables.samples, tables.topology)
     both = overlap(segments, window)
     alive = _liveness(trace, tables)
@@ -88,7 +89,7 @@ def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Re
             metrics=tables.metrics,
             config=tables.config,
         ),
-        balance=balance(tables, idle_segments(segments, tables.topology), window),
+        balance=balance(tables, merged, window),
         sync=syncs(tables.spans, tables.markers, tables.topology, window),
         quality=quality(
             trained_in(tables.samples, window),

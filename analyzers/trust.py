@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 
+from rlinsight.analyzers.device_time.window import MIN_VERSIONS
 from rlinsight.analyzers.result import PoolReport, Trust, WindowInfo
 from rlinsight.trace.manifest import Manifest
 from rlinsight.trace.reader import Trace
 from rlinsight.trace.sources import FOREIGN
 
-#: Below this many version windows, and above this unattributed share, confidence is lowered.
-MIN_VERSIONS = 4
+#: Above this unattributed share of the device time, confidence is lowered.
 MAX_UNATTRIBUTED = 0.03
 #: Device samplers: a machine has those of its own devices, and no figure rests on them.
 _SAMPLERS = "devices."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 
@@ -134,13 +133,15 @@ def test_steps_pools_and_lanes_restrict(rollout_bound):
     assert found["window"]["end_ns"] - found["window"]["start_ns"] == 10_000_000_000
     lane = json.loads(cli("analyze", path, "--json", "--lane", "replica0").stdout)
     assert list(lane["pools"]) == ["rollouter"]
-    assert "rollouter" not in cli("analyze", path, "--pool", "trainer").stdout.split("Ledger")[-1]
+    assert "rollouter" not in cli("analyze", path, "--pool", "trainer").stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["--window", "1-2"], "expected `--window START:END` in seconds"),
+        (["--window", "nan:2"], "expected `--window START:END` in seconds"),
+        (["--window", "9:2"], "that ends after it starts, found `9:2` in a recording of"),
         (["--steps", "90:99"], "expected ended training steps"),
         (["--steps", "1:2", "--window", "1:2"], "give one of them"),
         (["--pool", "gpu"], "expected a pool of this run (`trainer`, `rollouter`), found `gpu`"),
@@ -170,9 +171,3 @@ def test_units():
         "-", "0.0 %", "50.0 %", "0.04 %", "120.0 %",
     ]  # fmt: skip
     assert number(1234.5, "tokens") == "1234 tokens"
-
-
-def test_help_and_imports_are_light():
-    code = "import sys, rlinsight.cli; print(*sys.modules)"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"polars", "torch", "ray", "dash"} & {m.split(".")[0] for m in out.stdout.split()}

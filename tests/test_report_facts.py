@@ -84,6 +84,20 @@ def test_samples_of_unknown_length_are_no_throughput_of_zero_tokens(tmp_path):
     assert rate.tokens_per_s_per_device.value is None
 
 
+def test_a_step_or_window_without_lengths_has_no_tokens_and_the_others_keep_theirs(tmp_path):
+    t = Timeline(tmp_path / "t")
+    for step, tokens in ((1, (60, 140)), (2, (None, None))):
+        start = 10 * (step - 1)
+        t.writer.marker("param_sync", lane="replica0", param_version=step, ts_ns=start * S)
+        t.step(step, start, start + 10)
+        t.span("trainer", "update_actor", start, start + 10, step=step)
+        t.trained(f"s{step}", start + 5, tokens, step)
+    report = t.open().analyze()
+    assert [(row.tokens, row.samples) for row in report.steps] == [(200, 1), (None, 1)]
+    windows = [(row.trained_tokens, row.trained_samples) for row in report.versions]
+    assert windows == [(200, 1), (None, 1)]
+
+
 def test_one_lane_does_not_change_what_the_whole_job_yields(two_steps):
     trace = two_steps.open()
     whole, one = trace.analyze(), trace.analyze(lanes=["trainer"])

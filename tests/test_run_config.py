@@ -93,11 +93,25 @@ def test_a_key_given_twice_is_refused(tmp_path):
         ("", "found nothing"),
         ("- a\n", "found a list"),
         ("mode: [\n", "is not YAML"),
+        ("? [a, b]\n: 1\n", "a key must be a name"),
     ],
 )
 def test_a_file_that_is_no_mapping_is_refused(tmp_path, text, message):
     with pytest.raises(ConfigError, match=message):
         load(yaml_file(tmp_path, text))
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "model.bin"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="is not YAML: it is not text in UTF-8"):
+        load(path)
+
+
+@pytest.mark.parametrize("trace", ["runs/{name", "runs/name}", "runs/{name:{time}}"])
+def test_a_brace_that_is_not_closed_is_refused(trace):
+    with pytest.raises(ConfigError, match="trace: "):
+        with_options(None, {"trace": trace})
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

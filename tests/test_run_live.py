@@ -21,7 +21,6 @@ from rlinsight.runs.live_state import Event, LiveState
 from rlinsight.runs.processes import Process, find, is_alive
 from rlinsight.runs.progress import Progress, duration
 from rlinsight.runs.ray_log import DeadActor, dead_actors
-from rlinsight.runs.tail import StreamTail
 from rlinsight.trace.process import Process as Recorder
 from rlinsight.trace.topology import Lane, Topology
 from rlinsight.trace.writer import TraceWriter, node_name
@@ -36,44 +35,46 @@ def span(activity, start, end, lane="trainer", step=None):
     }  # fmt: skip
 
 
-# -- a stream that grows -------------------------------------------------------------------
+# -- a trace that grows --------------------------------------------------------------------
 
 
-def test_a_stream_is_read_as_it_grows_and_nothing_twice(tmp_path):
-    path = tmp_path / "spans-n0-1.arrows"
-    data, ends = stream("spans", [[span("step", i, i + 1)] for i in range(5)], closed=True)
-    path.write_bytes(b"")
-    tail = StreamTail(path)
-    seen = []
-    for end in (*ends, len(data)):
-        path.write_bytes(data[:end])
-        seen.append([row["start_ns"] // S for b in tail.read() for row in b.to_pylist()])
-    assert seen == [[0], [1], [2], [3], [4], []]
-    assert tail.process == ("n0", 1)
-
-
-def test_a_stream_cut_anywhere_shows_what_is_whole_and_goes_on(tmp_path):
-    path = tmp_path / "spans-n0-1.arrows"
-    data, ends = stream("spans", [[span("step", i, i + 1)] for i in range(3)])
-    path.write_bytes(b"")
-    tail, seen = StreamTail(path), []
-    for cut in range(0, len(data) + 1, 7):
+def test_a_stream_that_is_cut_anywhere_is_read_as_it_grows_and_nothing_twice(tmp_path):
+    data, ends = stream("spans", [[span("step", i, i + 1)] for i in range(3)], closed=True)
+    path = tmp_path / "live" / "spans-n0-1.arrows"
+    path.parent.mkdir()
+    live, seen = LiveTrace(tmp_path), 0
+    for cut in (*range(0, len(data), 7), len(data)):
         path.write_bytes(data[:cut])
-        seen += [row["start_ns"] // S for b in tail.read() for row in b.to_pylist()]
-        assert len(seen) == sum(end <= cut for end in ends)
-    path.write_bytes(data)
-    seen += [row["start_ns"] // S for b in tail.read() for row in b.to_pylist()]
-    assert seen == [0, 1, 2]
+        seen += live.poll()
+        assert seen == sum(end <= cut for end in ends)
+    assert seen == 3
+    assert live.state.used_lanes == {("n0", 1): {"trainer"}}
 
 
-@pytest.mark.parametrize("content", [b"x" * 100, b"\xff\xff\xff\xff" + b"\x08\0\0\0" + b"y" * 50])
-def test_a_foreign_file_yields_nothing(tmp_path, content):
-    path = tmp_path / "spans-n0-1.arrows"
-    path.write_bytes(content)
-    tail = StreamTail(path)
-    assert list(tail.read()) == []
-    path.write_bytes(content * 2)
-    assert list(tail.read()) == []
+def gauge(name, value):
+    row = {"ts_ns": 1, "name": name, "lane": "l", "value": value}
+    return stream("counters", [[row]])[0]
+
+
+FOREIGN = {
+    "text": b"x" * 100,
+    "no flatbuffer": b"\xff\xff\xff\xff" + b"\x08\0\0\0" + b"y" * 50,
+    "another table": gauge("x", 1.0),
+    "a gauge that is no number": gauge("queue_depth", float("nan")),
+}
+
+
+@pytest.mark.parametrize("name", ["spans-n0-1.arrows", "counters-n0-1.arrows"])
+@pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN)
+def test_a_foreign_stream_does_not_end_the_run_that_is_watched(tmp_path, name, content):
+    live = LiveTrace(tmp_path)
+    (tmp_path / "live").mkdir()
+    for times in (1, 2):
+        (tmp_path / "live" / name).write_bytes(content * times)
+        assert live.poll() == 0
+    with TraceWriter(tmp_path, lane="trainer") as writer:
+        writer.span("step", start_ns=S, end_ns=2 * S)
+    assert live.poll() == 1
 
 
 def test_a_live_trace_counts_events_but_not_samples_of_gauges(tmp_path):

@@ -191,6 +191,17 @@ def test_an_open_interval_and_a_foreign_file_are_notes(tmp_path: Path) -> None:
     assert any("core.77" in note for note in result.notes)
 
 
+def test_the_launchers_files_are_no_foreign_ones(tmp_path: Path) -> None:
+    healthy(tmp_path)
+    for name in ("console.log", "verl-metrics.jsonl", "report.html", "hydra/.hydra/config.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("kept beside the trace")
+    result = check(tmp_path)
+    assert result.ok
+    assert result.skipped == {}
+    assert not [note for note in result.notes if "not files of a trace" in note]
+
+
 def test_an_empty_trace_is_valid(tmp_path: Path) -> None:
     (tmp_path / "live").mkdir()
     result = check(tmp_path)

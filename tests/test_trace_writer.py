@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 import time
+from itertools import repeat
 from pathlib import Path
 
 import pyarrow as pa
@@ -279,6 +280,106 @@ def test_a_forked_child_records_into_its_own_files(tmp_path):
     assert len(process_files(tmp_path / "t")) == 2
 
 
+def test_a_forked_child_that_exits_as_usual_leaves_its_parents_rows_alone(tmp_path):
+    """Exit handlers run in it too: the rows that were still buffered are the parent's."""
+    child = run_script(
+        tmp_path / "t",
+        """
+        rlinsight.start(FOLDER, flush_interval_s=60)
+        rlinsight.counter("x", 1)
+        pid = os.fork()
+        if pid == 0:
+            rlinsight.counter("x", 2)
+            sys.exit(0)
+        os.waitpid(pid, 0)
+        """,
+    )
+    _, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (0, "")
+    assert sorted(r["value"] for r in rows(tmp_path / "t", "counters")) == [1.0, 2.0]
+
+
+def test_a_writer_that_was_closed_does_not_start_again_in_a_forked_child(tmp_path):
+    child = run_script(
+        tmp_path / "t",
+        """
+        with rlinsight.TraceWriter(FOLDER) as writer:
+            writer.counter("x", 1)
+        pid = os.fork()
+        if pid == 0:
+            sys.exit(0)
+        os.waitpid(pid, 0)
+        """,
+    )
+    _, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (0, "")
+    assert len(process_files(tmp_path / "t")) == 1
+
+
+def test_a_closed_writer_takes_no_rows_writes_no_files_and_blocks_nobody(tmp_path):
+    writer = rlinsight.TraceWriter(tmp_path / "t", max_buffered_rows=2, on_full="block")
+    writer.counter("x", 1)
+    writer.close()
+    before = sorted(path.name for path in (tmp_path / "t" / "live").iterdir())
+    for value in range(5):
+        writer.counter("x", value)
+    writer.flush()
+    assert writer.buffers["counters"].dropped == 5
+    assert len(writer.buffers["counters"]) == 0
+    assert sorted(path.name for path in (tmp_path / "t" / "live").iterdir()) == before
+    assert len(rows(tmp_path / "t", "counters")) == 1
+
+
+class Unprintable:
+    def __str__(self):
+        raise RuntimeError("device-side assert")
+
+
+@pytest.mark.parametrize(
+    ("disturb", "dropped"),
+    [
+        (lambda w: w.span("step", start_ns=1, end_ns=2, attrs={"x": Unprintable()}), "spans"),
+        (lambda w: w.begin_request(request_id="r", lane="l", colour=1).end(), "requests"),
+    ],
+)
+def test_a_row_that_cannot_be_written_costs_only_itself(tmp_path, capsys, disturb, dropped):
+    with rlinsight.TraceWriter(tmp_path / "t", flush_interval_s=60) as w:
+        disturb(w)
+        w.flush()
+        w.counter("x", 1)
+    assert len(rows(tmp_path / "t", "counters")) == 1
+    (process,) = process_files(tmp_path / "t")
+    assert {t: n for t, n in process["dropped"].items() if n} == {dropped: 1}
+    assert "rlinsight: " in capsys.readouterr().err
+
+
+def test_an_open_request_with_an_unknown_column_does_not_stop_the_flushing(tmp_path):
+    with rlinsight.TraceWriter(tmp_path / "t", flush_interval_s=60) as w:
+        w.begin_request(request_id="r", lane="l", colour=1)
+        w.counter("x", 1)
+        w.flush()
+        assert len(rows(tmp_path / "t", "counters")) == 1
+
+
+def test_a_note_without_a_json_form_costs_the_process_file_not_the_rows(tmp_path, capsys):
+    with rlinsight.TraceWriter(tmp_path / "t", flush_interval_s=60) as w:
+        w.note("placement", {("a", "b"): 1})
+        w.counter("x", 1)
+        w.flush()
+        w.note("placement", {"a": 1})
+    assert len(rows(tmp_path / "t", "counters")) == 1
+    assert process_files(tmp_path / "t")[0]["notes"] == {"placement": {"a": 1}}
+    assert "cannot write the process file" in capsys.readouterr().err
+
+
+def test_a_process_without_standard_error_records_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    with rlinsight.TraceWriter(tmp_path / "t") as w:
+        w.request(colour=1)
+        w.counter("x", 1)
+    assert len(rows(tmp_path / "t", "counters")) == 1
+
+
 def test_a_managed_run_records_from_the_environment(tmp_path):
     child = run_script(
         tmp_path / "ignored",
@@ -306,11 +407,8 @@ def small_disk(tmp_path):
 
 def fill(path: Path) -> None:
     with path.open("wb", buffering=0) as filler:
-        try:
-            while True:
-                filler.write(bytes(4096))
-        except OSError as error:
-            assert error.errno == errno.ENOSPC
+        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+            filler.writelines(repeat(bytes(4096)))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")

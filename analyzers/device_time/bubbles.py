@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from rlinsight.analyzers.device_time.causes import Evidence
-from rlinsight.analyzers.device_time.intervals import Ints, group_codes, union
+from rlinsight.analyzers.device_time.intervals import group_codes, union
 from rlinsight.analyzers.device_time.pools import POOL_NAMES
 from rlinsight.analyzers.device_time.states import STATES, cause_of, kind
 from rlinsight.analyzers.tables import attr, devices_of
@@ -61,19 +61,19 @@ class Bubbles:
     mini_batch_s: float | None
 
 
-def bubbles(segments: pl.DataFrame, known: Evidence, counters: pl.DataFrame) -> Bubbles:
-    """Return the bubbles of the ledger's `segments`.
+def bubbles(
+    idle: pl.DataFrame, merged: pl.DataFrame, known: Evidence, counters: pl.DataFrame
+) -> Bubbles:
+    """Return the bubbles from `idle_segments` and `merged_bubbles`.
 
     Idle intervals of several devices of a pool that overlap and share a cause are one bubble;
     its device-seconds are the sum over the devices.
     """
-    idle = idle_segments(segments, known.topology)
-    merged = _merged(idle)
     mini_batch_s = mini_batch_seconds(known.spans, known.topology)
-    pool_ns = _pool_ns(segments, known.topology)
+    pool_ns = _pool_ns(known)
     return Bubbles(
         totals=tuple(_totals(merged, pool_ns, mini_batch_s)),
-        largest=tuple(_largest(merged, known, counters, pool_ns, mini_batch_s)),
+        largest=tuple(_largest(idle, merged, known, counters, pool_ns, mini_batch_s)),
         mini_batch_s=mini_batch_s,
     )
 
@@ -100,11 +100,15 @@ def mini_batch_seconds(spans: pl.DataFrame, topology: Topology) -> float | None:
 
 
 def idle_segments(segments: pl.DataFrame, topology: Topology) -> pl.DataFrame:
-    """Return the segments in which a device idles, with their `owner` and `cause`."""
+    """Return the segments in which a device idles, with their `owner` and `cause`, as enums."""
     causes = {state: cause_of(state) for state in STATES if kind(state) == "bubble"}
     idle = segments.filter(pl.col("state").is_in(list(causes)))
-    return idle.with_columns(
-        owner=_mapped(idle["device"], _owners(topology)), cause=_mapped(idle["state"], causes)
+    return idle.select(
+        "device",
+        _mapped(idle["device"], _owners(topology)).alias("owner"),
+        _mapped(idle["state"], causes).alias("cause"),
+        "start_ns",
+        "end_ns",
     )
 
 
@@ -117,45 +121,43 @@ def _mapped(names: pl.Series, table: dict[str, str]) -> pl.Series:
     values = list(dict.fromkeys(table.values()))
     assert isinstance(names.dtype, pl.Enum)
     lookup = [values.index(table[name]) if name in table else 0 for name in names.dtype.categories]
-    codes = np.asarray(lookup, np.int64)[names.to_physical().to_numpy()]
-    return pl.Series(values, dtype=pl.Enum(values)).gather(pl.Series(codes, dtype=pl.Int64))
+    codes = np.asarray(lookup, np.uint32)[names.to_physical().to_numpy()]
+    return pl.Series(values, dtype=pl.Enum(values)).gather(pl.Series(codes))
 
 
-def _merged(idle: pl.DataFrame) -> pl.DataFrame:
-    """Return (owner, cause, start_ns, end_ns, device_ns, devices), one row a bubble."""
-    by = ["owner", "cause"]
-    whole = union(idle.select(*by, "start_ns", "end_ns"), by)
-    number = _containing(idle, whole, by)
-    parts = idle.select(
-        "device", ns=pl.col("end_ns") - pl.col("start_ns"), bubble=pl.Series(number)
-    )
-    sums = parts.group_by("bubble").agg(
-        device_ns=pl.col("ns").sum(), devices=pl.col("device").unique()
-    )
-    joined = whole.with_row_index("bubble").with_columns(pl.col("bubble").cast(pl.Int64))
-    return joined.join(sums, on="bubble", how="left").cast({"owner": pl.String, "cause": pl.String})
+def merged_bubbles(idle: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the bubbles of `idle` segments, and `idle` with the number of each one's `bubble`.
+
+    Bubbles have the columns bubble, owner, cause, start_ns, end_ns and device_ns.
+    """
+    whole = union(idle, _SIDE)
+    numbered = idle.with_columns(bubble=_containing(idle, whole))
+    length = (pl.col("end_ns") - pl.col("start_ns")).sum()
+    sums = numbered.group_by("bubble").agg(device_ns=length).sort("bubble")
+    return whole.with_columns(sums["bubble"], sums["device_ns"]), numbered
 
 
-def _containing(idle: pl.DataFrame, whole: pl.DataFrame, by: list[str]) -> Ints:
+_SIDE = ["owner", "cause"]
+
+
+def _containing(idle: pl.DataFrame, whole: pl.DataFrame) -> pl.Series:
     """Return, for each idle segment, the row of `whole` (sorted by group and start) it lies in."""
-    codes, _ = group_codes(pl.concat([whole.select(by), idle.select(by)]), by)
-    starts = np.concatenate([whole["start_ns"].to_numpy(), idle["start_ns"].to_numpy()])
-    is_part = np.arange(len(codes)) >= len(whole)
-    order = np.lexsort((is_part, starts, codes))
-    number = np.empty(len(codes), np.int64)
-    number[order] = np.cumsum(~is_part[order]) - 1
-    rank = np.flatnonzero(~is_part[order])
-    found: Ints = order[rank][number[len(whole) :]]
-    return found
+    codes, _ = group_codes(pl.concat([frame.select(_SIDE) for frame in (whole, idle)]), _SIDE)
+    of_whole, of_idle = codes[: len(whole)], codes[len(whole) :]
+    number = np.empty(len(idle), np.uint32)
+    for code in np.unique(of_whole):
+        first, end = np.searchsorted(of_whole, [code, code + 1])
+        mine = np.flatnonzero(of_idle == code)
+        starts = idle["start_ns"].gather(pl.Series(mine)).to_numpy()
+        found = whole["start_ns"][int(first) : int(end)].to_numpy().searchsorted(starts, "right")
+        number[mine] = first + found - 1
+    return pl.Series(number)
 
 
-def _pool_ns(segments: pl.DataFrame, topology: Topology) -> dict[str, int]:
-    owners = _owners(topology)
-    per_device = segments.group_by("device").agg((pl.col("end_ns") - pl.col("start_ns")).sum())
-    sums: dict[str, int] = {}
-    for device, ns in per_device.cast({"device": pl.String}).iter_rows():
-        sums[owners[device]] = sums.get(owners[device], 0) + ns
-    return sums
+def _pool_ns(known: Evidence) -> dict[str, int]:
+    """Return the device time of each side in the window: the ledger tiles it."""
+    width = known.window[1] - known.window[0]
+    return {name: width * len(known.devices(pool)) for pool, name in POOL_NAMES.items()}
 
 
 def _totals(
@@ -186,15 +188,17 @@ def _totals(
 
 
 def _largest(
+    idle: pl.DataFrame,
     merged: pl.DataFrame,
     known: Evidence,
     counters: pl.DataFrame,
     pool_ns: dict[str, int],
     mini_batch_s: float | None,
 ) -> list[Bubble]:
-    top = merged.sort("device_ns", descending=True).head(LISTED).sort("start_ns")
+    ranked = merged.sort("device_ns", "start_ns", descending=[True, False])
+    top = ranked.head(LISTED).sort("start_ns", *_SIDE)
     evidence = gauges_at(top["start_ns"], counters)
-    lanes = _lanes_of(known.topology)
+    lanes = _lanes_in(top, idle, known.topology)
     return [
         Bubble(
             owner=row["owner"],
@@ -206,11 +210,27 @@ def _largest(
             mini_batches=(row["end_ns"] - row["start_ns"]) / 1e9 / mini_batch_s
             if mini_batch_s
             else None,
-            lanes=tuple(sorted({lane for d in row["devices"] for lane in lanes.get(d, ())})),
+            lanes=lanes[row["bubble"]],
             evidence=evidence[i],
         )
         for i, row in enumerate(top.iter_rows(named=True))
     ]
+
+
+def _lanes_in(
+    top: pl.DataFrame, idle: pl.DataFrame, topology: Topology
+) -> dict[int, tuple[str, ...]]:
+    """Return the lanes of the devices that idle in each of the bubbles `top`."""
+    lanes = _lanes_of(topology)
+    devices = (
+        idle.filter(pl.col("bubble").is_in(top["bubble"].to_list()))
+        .group_by("bubble")
+        .agg(pl.col("device").unique())
+    )
+    return {
+        bubble: tuple(sorted({lane for device in those for lane in lanes.get(device, ())}))
+        for bubble, those in devices.iter_rows()
+    }
 
 
 def gauges_at(times: pl.Series, counters: pl.DataFrame) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from rlinsight.analyzers.device_time.intervals import EMPTY, intersect, level, union
+from rlinsight.analyzers.device_time.occupancy import device_names
 from rlinsight.analyzers.device_time.states import STATE_ID
 from rlinsight.trace.topology import Pool, Topology
 
@@ -77,18 +78,20 @@ def evidence_intervals(known: Evidence) -> pl.DataFrame:
         "bubble.checkpoint_wait": known.on({"rollouter"}, "checkpoint"),
         "bubble.lost_resume": _lost_resumes(known),
     }
-    tables = [_for_devices(known.devices("trainer"), trainer)]
-    tables += [_for_devices(known.devices("rollout"), rollout)]
+    tables = [_for_devices(known, known.devices("trainer"), trainer)]
+    tables += [_for_devices(known, known.devices("rollout"), rollout)]
     tables += [_without_requests(known)]
     return pl.concat(tables)
 
 
-def _for_devices(devices: list[str], states: dict[str, pl.DataFrame]) -> pl.DataFrame:
+def _for_devices(
+    known: Evidence, devices: list[str], states: dict[str, pl.DataFrame]
+) -> pl.DataFrame:
     parts = [
         intervals.select(*EMPTY.columns).with_columns(state=pl.lit(STATE_ID[state], pl.UInt8))
         for state, intervals in states.items()
     ]
-    ids = pl.DataFrame({"device": devices}, schema={"device": pl.String})
+    ids = pl.DataFrame({"device": devices}, schema={"device": device_names(known.topology)})
     return ids.join(pl.concat(parts), how="cross").select("device", "state", *EMPTY.columns)
 
 
@@ -171,6 +174,5 @@ def _without_requests(known: Evidence) -> pl.DataFrame:
     rollout = set(known.devices("rollout"))
     start, end = known.window
     window = pl.DataFrame({"start_ns": [start], "end_ns": [end]})
-    return _for_devices(
-        [device for device in devices if device in rollout], {"bubble.no_prompts": union(window)}
-    )
+    silent = {"bubble.no_prompts": union(window)}
+    return _for_devices(known, [device for device in devices if device in rollout], silent)

@@ -10,35 +10,49 @@ from rlinsight.analyzers.device_time.states import (
     STATE_OF_ACTIVITY,
     STATE_OF_PAUSE,
 )
-from rlinsight.analyzers.tables import Tables, attr, devices_of, within
+from rlinsight.analyzers.tables import Rows, Tables, attr, devices_of, within
 from rlinsight.trace.topology import Topology
 
 Window = tuple[int, int]
 
 
+def device_names(topology: Topology) -> pl.Enum:
+    """Return the type of device columns: its codes are places in `topology.devices`."""
+    return pl.Enum([device.id for device in topology.devices])
+
+
 def lane_devices(topology: Topology) -> pl.DataFrame:
-    """Return one row (lane, device) for each device that a lane occupies."""
+    """Return one row (lane, device), both enums, for each device that a lane occupies."""
     pairs = [(lane.id, device) for lane in topology.lanes for device in devices_of(lane, topology)]
-    return pl.DataFrame(pairs, schema={"lane": pl.String, "device": pl.String}, orient="row")
+    known = pl.DataFrame(pairs, schema={"lane": pl.String, "device": pl.String}, orient="row")
+    return known.select(
+        pl.col("lane").cast(_lane_names(topology)),
+        pl.col("device").cast(device_names(topology), strict=False),
+    ).drop_nulls("device")
+
+
+def _lane_names(topology: Topology) -> pl.Enum:
+    return pl.Enum([lane.id for lane in topology.lanes])
 
 
 def occupancy(tables: Tables, window: Window) -> pl.DataFrame:
     """Return intervals (device, state, start_ns, end_ns) clipped to `window`, unordered.
 
-    `state` is an index into `states.PRIORITY`. Open intervals reach to the window's end.
-    Intervals may overlap; `ledger.sweep` decides between them.
+    `device` is an enum, `state` an index into `states.PRIORITY`. Open intervals reach to the
+    window's end. Intervals may overlap; `ledger.sweep` decides between them.
     """
-    intervals = pl.concat([_from_spans(tables, window), _from_requests(tables, window)])
+    lane = pl.col("lane").cast(_lane_names(tables.topology), strict=False)
+    parts = [*_from_spans(tables, window), _from_requests(tables, window)]
+    intervals = pl.concat([part.with_columns(lane) for part in parts])
     placed = (
         intervals.with_columns(pl.col("end_ns").fill_null(window[1]))
         .join(lane_devices(tables.topology).lazy(), on="lane")
         .select("device", "state", "start_ns", "end_ns")
-        .collect()
     )
-    return clip(placed, window)
+    return clip(placed, window).collect()
 
 
-def clip(intervals: pl.DataFrame, window: Window) -> pl.DataFrame:
+def clip(intervals: Rows, window: Window) -> Rows:
     """Return the parts of `intervals` that lie in `window`."""
     start, end = window
     return intervals.with_columns(
@@ -47,18 +61,19 @@ def clip(intervals: pl.DataFrame, window: Window) -> pl.DataFrame:
     ).filter(pl.col("start_ns") < pl.col("end_ns"))
 
 
-def _from_spans(tables: Tables, window: Window) -> pl.LazyFrame:
-    return (
-        within(tables.spans.lazy(), window, "start_ns", "end_ns")
-        .with_columns(state=_span_state())
-        .filter(pl.col("state").is_not_null())
-        .select(
-            "lane",
-            "start_ns",
-            "end_ns",
-            pl.col("state").replace_strict(STATE_ID, return_dtype=pl.UInt8),
-        )
+def _from_spans(tables: Tables, window: Window) -> list[pl.LazyFrame]:
+    """Return the states of pauses, which their reasons tell, and those of all other spans."""
+    spans = within(tables.spans.lazy(), window, "start_ns", "end_ns")
+    paused, activity = pl.col("activity") == "paused", pl.col("activity")
+    names = tables.spans["activity"].unique().cast(pl.String).to_list()
+    states = {name: state for name in names if (state := _state_of(name)) is not None}
+    parts = (
+        spans.filter(paused).with_columns(state=_pause_state()),
+        spans.filter(activity.is_in(list(states))).with_columns(
+            state=activity.cast(pl.String).replace_strict(states, return_dtype=pl.UInt8)
+        ),
     )
+    return [part.select("lane", "start_ns", "end_ns", "state") for part in parts]
 
 
 def _from_requests(tables: Tables, window: Window) -> pl.LazyFrame:
@@ -87,11 +102,16 @@ def _admissions(tables: Tables) -> pl.LazyFrame:
     )
 
 
-def _span_state() -> pl.Expr:
-    activity = pl.col("activity")
-    paused = attr("reason").replace_strict(
-        STATE_OF_PAUSE, default=PAUSED_UNKNOWN, return_dtype=pl.String
+def _pause_state() -> pl.Expr:
+    states = {reason: STATE_ID[state] for reason, state in STATE_OF_PAUSE.items()}
+    return attr("reason").replace_strict(
+        states, default=STATE_ID[PAUSED_UNKNOWN], return_dtype=pl.UInt8
     )
-    state = activity.replace_strict(STATE_OF_ACTIVITY, default=None, return_dtype=pl.String)
-    other = pl.when(activity.str.starts_with("other:")).then(pl.lit("bubble.driver"))
-    return pl.when(activity == "paused").then(paused).otherwise(pl.coalesce(state, other))
+
+
+def _state_of(activity: str) -> int | None:
+    """Return the state that an activity other than a pause puts its devices into, if any."""
+    if activity.startswith("other:"):
+        return STATE_ID["bubble.driver"]
+    state = STATE_OF_ACTIVITY.get(activity)
+    return None if state is None else STATE_ID[state]

@@ -70,9 +70,9 @@ def overlap(segments: pl.DataFrame, window: Window) -> Overlap | None:
     width = window[1] - window[0]
     if width <= 0:
         return None
-    training = segments.filter(pl.col("state").is_in(TRAINING))
-    generating = segments.filter(pl.col("state") == "generate")
-    sides = [total_ns(union(side.select("start_ns", "end_ns"))) for side in (training, generating)]
+    training = union(segments.filter(pl.col("state").is_in(TRAINING)))
+    generating = union(segments.filter(pl.col("state") == "generate"))
+    sides = [total_ns(side) for side in (training, generating)]
     both = total_ns(intersect(training, generating))
     smaller = min(sides)
     return Overlap(
@@ -143,8 +143,8 @@ def outside_steps(
     steps = union(mine.filter(pl.col("activity") == "step").select("start_ns", "end_ns"))
     gaps = _gaps(steps, window)
     # The stages of a sync are within its span.
-    own = (pl.col("activity") != "step") & ~pl.col("activity").str.starts_with("other:weight_sync.")
-    others = mine.filter(own)["activity"].unique().sort().to_list()
+    activities = mine["activity"].cast(pl.String).unique().sort().to_list()
+    others = [a for a in activities if a != "step" and not a.startswith("other:weight_sync.")]
     covered = {
         activity: total_ns(intersect(mine.filter(pl.col("activity") == activity), gaps)) / 1e9
         for activity in others

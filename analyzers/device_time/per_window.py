@@ -17,7 +17,7 @@ class VersionRow:
     """One version window, clipped to the analysis window. `idle_ratio` is per pool.
 
     Trained tokens (prompt + response) and samples are those consumed in it; None where the run
-    recorded no trained sample (or no length of one).
+    recorded no trained sample, tokens also where no length of the window's samples is known.
     """
 
     version: int
@@ -103,8 +103,10 @@ def _trained_per_window(
     at = ordered["consumed_ns"].to_numpy()
     start, end = (np.searchsorted(at, versions[c].to_numpy()) for c in ("start_ns", "end_ns"))
     sums = np.append(0, ordered["n"].fill_null(0).cum_sum().to_numpy())
-    known = ordered["n"].null_count() < len(ordered)
-    return (
-        [int(n) if known else None for n in sums[end] - sums[start]],
-        [int(n) if len(ordered) else None for n in end - start],
-    )
+    known = np.append(0, ordered["n"].is_not_null().cum_sum().to_numpy())
+    lengths, count = (known[end] - known[start]).tolist(), (end - start).tolist()
+    if not known[-1]:
+        return [None] * len(count), [n if len(ordered) else None for n in count]
+    tokens = (sums[end] - sums[start]).tolist()
+    told = zip(tokens, lengths, count, strict=True)
+    return [t if known_lengths or not n else None for t, known_lengths, n in told], count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rlinsight.analyzers.device_time.intervals import union
+from rlinsight.analyzers.device_time.intervals import covered
 from rlinsight.analyzers.result import ActivityTime, StepRow
 from rlinsight.analyzers.tables import training_steps
 from rlinsight.trace.topology import Topology
@@ -18,30 +18,39 @@ def activity_times(spans: pl.DataFrame, topology: Topology, end_ns: int) -> list
     An open span reaches to `end_ns`. `mean_s` is over closed spans.
     """
     roles = {lane.id: lane.role for lane in topology.lanes}
-    known = spans.with_columns(
-        role=pl.col("lane").replace_strict(roles, default="other", return_dtype=pl.String),
-        was_open=pl.col("end_ns").is_null(),
-        end_ns=pl.col("end_ns").fill_null(end_ns),
-    )
-    by = ["role", "activity", "lane"]
-    busy = union(known.select(*by, "start_ns", "end_ns"), by)
-    seconds = busy.group_by("role", "activity").agg(
-        lane_seconds=(pl.col("end_ns") - pl.col("start_ns")).sum() / _NS
-    )
-    closed = pl.when(~pl.col("was_open")).then(pl.col("end_ns") - pl.col("start_ns"))
+    role = pl.col("lane").cast(pl.String).replace_strict(
+        roles, default="other", return_dtype=pl.String
+    )  # fmt: skip
+    by = ["role", "activity"]
     table = (
-        known.group_by("role", "activity")
+        _per_lane(spans, end_ns)
+        .with_columns(pl.col("activity").cast(pl.String), role=role)
+        .group_by(by)
         .agg(
-            lanes=pl.col("lane").n_unique(),
-            spans=pl.len(),
-            open_spans=pl.col("was_open").sum(),
-            mean_s=closed.mean() / _NS,
+            lanes=pl.len(),
+            spans=pl.col("spans").sum(),
+            open_spans=pl.col("open_spans").sum(),
+            lane_seconds=pl.col("busy_ns").sum() / _NS,
+            mean_s=pl.when(pl.col("closed").sum() > 0).then(
+                pl.col("closed_ns").sum() / pl.col("closed").sum() / _NS
+            ),
         )
-        .join(seconds, on=["role", "activity"], how="left")
-        .with_columns(pl.col("lane_seconds").fill_null(0.0))  # only zero-length spans
-        .sort("role", "lane_seconds", descending=[False, True])
+        .sort("role", "lane_seconds", "activity", descending=[False, True, False])
     )
     return [ActivityTime(**row) for row in table.iter_rows(named=True)]
+
+
+def _per_lane(spans: pl.DataFrame, end_ns: int) -> pl.DataFrame:
+    """Return counts and nanoseconds of each (lane, activity): names are compared only here."""
+    by = ["lane", "activity"]
+    closed = pl.col("end_ns").is_not_null()
+    length = pl.col("end_ns") - pl.col("start_ns")
+    counts = spans.group_by(by).agg(
+        spans=pl.len(), closed=closed.sum(), open_spans=(~closed).sum(), closed_ns=length.sum()
+    )
+    busy = covered(spans.select(*by, "start_ns", pl.col("end_ns").fill_null(end_ns)), by)
+    # Spans of no length are in no union.
+    return counts.join(busy, on=by, how="left").with_columns(busy_ns=pl.col("ns").fill_null(0))
 
 
 def step_rows(spans: pl.DataFrame, samples: pl.DataFrame) -> list[StepRow]:
@@ -90,12 +99,14 @@ def _phases_in_steps(spans: pl.DataFrame, steps: pl.DataFrame) -> dict[int, dict
     return found
 
 
-def _trained(samples: pl.DataFrame) -> dict[int, tuple[int, int]]:
+def _trained(samples: pl.DataFrame) -> dict[int, tuple[int | None, int]]:
+    """Return step -> (tokens, samples); tokens None where no sample has a known length."""
+    tokens = pl.col("prompt_tokens") + pl.col("response_tokens")
     table = (
         samples.filter((pl.col("fate") == "trained") & pl.col("trained_step").is_not_null())
         .group_by("trained_step")
         .agg(
-            tokens=(pl.col("prompt_tokens") + pl.col("response_tokens")).sum(),
+            tokens=pl.when(tokens.count() > 0).then(tokens.sum()),
             samples=pl.len(),
         )
     )

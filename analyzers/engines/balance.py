@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rlinsight.analyzers.device_time.intervals import union
 from rlinsight.analyzers.engines.periodic import ConstantGap, Periodicity, constant_gap, periodic
 from rlinsight.analyzers.engines.pressure import KvPressure, kv_pressure
 from rlinsight.analyzers.engines.ranks import RankBalance, rank_balance
@@ -44,14 +43,12 @@ class Balance:
     constant_gap: ConstantGap | None
 
 
-def balance(tables: Tables, idle: pl.DataFrame, window: Window) -> Balance:
-    """Return the balance in `window`; `idle` has the columns owner, cause, start_ns, end_ns."""
+def balance(tables: Tables, gaps: pl.DataFrame, window: Window) -> Balance:
+    """Return the balance in `window`; `gaps` are its bubbles (start_ns, end_ns)."""
     topology = tables.topology
     requests = within(tables.requests, window, "submit_ns", "end_ns")
     kind = "standalone" if topology.replicas("standalone") else "hybrid"
     workers = workers_of_requests(requests)
-    by = ["owner", "cause"]
-    gaps = union(idle.select(*by, "start_ns", "end_ns"), by)
     steps = tables.steps.filter(pl.col("start_ns").is_between(*window))
     return Balance(
         requests=request_spread(requests, topology, window, engine_kind=kind),

@@ -20,6 +20,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from rlinsight.analyzers.significance import f_upper
+
 Series = NDArray[np.float64]
 
 MIN_OCCURRENCES = 3
@@ -140,14 +142,12 @@ def _explained(values: Series, phases: NDArray[np.int64], period: int, total: fl
 
 
 def _is_significant(explained: float, steps: int, tried: int) -> bool:
-    from scipy.stats import f as f_distribution
-
     if explained < MIN_EXPLAINED:
         return False
     if explained >= 1 - 1e-9:
         return True
     statistic = explained / (1 - explained) * (steps - 2)
-    return float(f_distribution.sf(statistic, 1, steps - 2)) * tried < SIGNIFICANCE
+    return f_upper(statistic, (1, steps - 2)) * tried < SIGNIFICANCE
 
 
 def _pattern(

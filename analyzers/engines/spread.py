@@ -152,6 +152,7 @@ def _replica(
     mine: pl.DataFrame, first: dict[int, int], end_ns: int, patience_ns: float
 ) -> ReplicaVersions:
     own = mine["param_version"].to_list()
+    known = set(own)
     newer = [version for version in first if version > own[-1]]
     lags = ((mine["ts_ns"] - mine["first_ns"]) / 1e9).to_list()
     behind_ns = end_ns - first[newer[0]] if newer else None
@@ -162,6 +163,6 @@ def _replica(
         behind_s=None if behind_ns is None else behind_ns / 1e9,
         mean_lag_s=sum(lags) / len(lags),
         max_lag_s=max(lags),
-        skipped=tuple(v for v in first if own[0] < v < own[-1] and v not in own),
+        skipped=tuple(v for v in first if own[0] < v < own[-1] and v not in known),
         lagging=behind_ns is not None and behind_ns > patience_ns,
     )

@@ -18,6 +18,8 @@ from typing import Literal
 
 import numpy as np
 
+from rlinsight.analyzers.significance import student_margin
+
 Bound = Literal["trainer", "rollout", "mixed", "pipeline"]
 
 ROLLOUT_BOUND = 0.3
@@ -130,14 +132,12 @@ def paired_difference(pairs: Sequence[tuple[float, float]]) -> PairedDifference:
     One pair has no interval and is no evidence of a difference. Worked example (UniRL#40):
     64.0 against 62.2 s and 111.8 against 113.7 s differ by -2.8 % and +1.7 %: no difference.
     """
-    from scipy.stats import t as t_distribution
-
     relative = np.asarray([second / first - 1 for first, second in pairs])
     mean, count = float(relative.mean()), len(relative)
     if count < 2:
         return PairedDifference(count, mean, None, None, "no_difference")
     error = float(relative.std(ddof=1)) / count**0.5
-    half = float(t_distribution.ppf(0.975, count - 1)) * error
+    half = student_margin(count - 1) * error
     low, high = mean - half, mean + half
     differs = (low > 0 or high < 0) and abs(mean) > MATERIAL
     verdict: Literal["no_difference", "faster", "slower"] = "no_difference"

@@ -64,5 +64,5 @@ def _latest(part: pl.DataFrame) -> pl.DataFrame:
     return (
         part.group_by("lane", "is_open")
         .agg(pl.col("ts_ns").max(), what=latest)
-        .select("lane", "ts_ns", "what", "is_open")
+        .select(pl.col("lane").cast(pl.String), "ts_ns", pl.col("what").cast(pl.String), "is_open")
     )

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 
 import polars as pl
-from scipy.stats import t as student
 
+from rlinsight.analyzers.significance import student_two_sided
 from rlinsight.analyzers.staleness.lags import LOST_FATES
 
 
@@ -76,4 +76,4 @@ def _welch(first: pl.Series, second: pl.Series) -> float | None:
         return 0.0 if difference else 1.0
     parts = [e**2 / (len(s) - 1) for e, s in zip(errors, (first, second), strict=True)]
     freedom = sum(errors) ** 2 / sum(parts)
-    return float(2 * student.sf(abs(difference) / math.sqrt(sum(errors)), freedom))
+    return student_two_sided(difference / math.sqrt(sum(errors)), freedom)

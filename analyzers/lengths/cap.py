@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
-from scipy.stats import poisson
+
+from rlinsight.analyzers.significance import poisson_above
 
 _NEAR: Final = 0.05
 _CHANCE: Final = 1e-4
@@ -106,7 +107,7 @@ def piled_up_at(lengths: pl.Series) -> int | None:
     width = max(1, round(_NEAR * largest))
     top = int((known == largest).sum())
     near = int((known >= largest - width).sum()) - top
-    return largest if poisson.sf(top - 2, (near + 1) / width) < _CHANCE else None
+    return largest if poisson_above(top - 2, (near + 1) / width) < _CHANCE else None
 
 
 def _finish_share(requests: pl.DataFrame | None) -> float | None:

@@ -15,7 +15,8 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy.stats import t as student
+
+from rlinsight.analyzers.significance import student_margin, student_two_sided
 
 Floats = npt.NDArray[np.float64]
 GrowthVerdict = Literal["steady", "length_growth", "dp_imbalance", "slower_per_token", "unknown"]
@@ -122,10 +123,10 @@ def _uncertainty(
         return None, None
     variance = float(residuals @ residuals) / (n - 2) * n / effective
     error = math.sqrt(variance / float(centred @ centred))
-    margin = float(student.ppf(0.975, freedom)) * error
+    margin = student_margin(freedom) * error
     if error == 0:
         return margin, 0.0 if slope else 1.0
-    return margin, float(2 * student.sf(abs(slope) / error, freedom))
+    return margin, student_two_sided(slope / error, freedom)
 
 
 def step_growth(steps: pl.DataFrame) -> StepGrowth:

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from rlinsight.analyzers.device_time.intervals import intersect, union
-
-Ints = npt.NDArray[np.int64]
+from rlinsight.analyzers.device_time.intervals import Ints, intersect, time_order, union
 
 #: The counts of a replica, packed into one number so that one running sum is enough: requests
 #: in flight, those of training, and whether some wait inside the engine.
@@ -51,7 +48,7 @@ def request_levels(
     Of `counters`, `waiting_requests` of the lanes is used.
     """
     lane, ts, change = _events(requests, lanes, _waiting(counters, lanes, horizon_ns(requests)))
-    order = _order(lane, ts)
+    order = time_order(lane, ts)
     lane, ts, change = lane[order], ts[order], change[order]
     solid = np.flatnonzero((lane[1:] == lane[:-1]) & (ts[1:] > ts[:-1]))
     state = np.cumsum(change)[solid]
@@ -70,18 +67,6 @@ def request_levels(
         training=state[kept] // _TRAINING & _FIELD,
         waiting=state[kept] // _WAITING,
     )
-
-
-def _order(lane: Ints, ts: Ints) -> Ints:
-    """Sort by lane, then time: by one combined key, which is a third of the price, if it fits."""
-    if len(ts) == 0:
-        return np.empty(0, np.int64)
-    first, width = int(ts.min()), int(np.ptp(ts)) + 1
-    if width * (int(lane.max()) + 1) > np.iinfo(np.int64).max:
-        order: Ints = np.lexsort((ts, lane))
-    else:
-        order = np.argsort(lane * width + (ts - first))
-    return order
 
 
 def horizon_ns(requests: pl.DataFrame) -> int:
@@ -152,7 +137,7 @@ def _above_zero(gauge: pl.DataFrame, until_ns: int) -> pl.DataFrame:
         return pl.DataFrame(schema=_INTERVALS)
     names = gauge["lane"].unique().sort().to_list()
     lane = _codes(gauge, names)
-    order = _order(lane, gauge["ts_ns"].to_numpy())
+    order = time_order(lane, gauge["ts_ns"].to_numpy())
     lane, ts = lane[order], gauge["ts_ns"].to_numpy()[order]
     above = gauge["value"].to_numpy()[order] > 0
     first = np.r_[True, lane[1:] != lane[:-1]]

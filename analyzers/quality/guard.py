@@ -227,12 +227,10 @@ def _effective_sample_size(metrics: pl.DataFrame) -> EffectiveSampleSize | None:
 
 
 def _correlation(first: pl.DataFrame, second: pl.DataFrame) -> float | None:
-    from scipy.stats import spearmanr
-
     both = first.join(second, on="step")
     if len(both) < MIN_STEPS or both["value"].n_unique() < 2 or both["value_right"].n_unique() < 2:
         return None
-    return float(spearmanr(both["value"], both["value_right"]).statistic)
+    return float(both.select(pl.corr("value", "value_right", method="spearman")).item())
 
 
 def _invalid_ratio(samples: pl.DataFrame) -> float | None:

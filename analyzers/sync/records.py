@@ -41,7 +41,8 @@ def on_replicas(
     ).sort("sync")
     mine = pl.col("lane").is_in([lane.id for lane in topology.replicas()])
     paused = spans.filter(mine & (pl.col("activity") == "paused"))
-    gates = _within(paused.select("lane", "end_ns", ts_ns="start_ns"), bounds)
+    lane = pl.col("lane").cast(pl.String)
+    gates = _within(paused.select(lane, "end_ns", ts_ns="start_ns"), bounds)
     aborts = markers.filter(mine & (pl.col("kind") == "abort"))
     aborted = attr("aborted_requests").cast(pl.Int64, strict=False)
     emptied = _within(aborts.select("lane", "ts_ns", aborted=aborted), bounds)
@@ -96,7 +97,7 @@ def _from_spans(spans: pl.DataFrame, topology: Topology) -> list[dict[str, Any]]
     placed = stages.join_asof(bounds, left_on="start_ns", right_on="sync", coalesce=False).filter(
         pl.col("start_ns") < pl.col("until")
     )
-    sums = placed.group_by("sync", stage=pl.col("activity").str.strip_prefix(_PREFIX)).agg(
+    sums = placed.group_by("sync", stage=pl.col("activity").cast(pl.String).str.strip_prefix(_PREFIX)).agg(
         ns=(pl.col("end_ns") - pl.col("start_ns")).sum()
     )
     spent: dict[int, dict[str, float]] = {}

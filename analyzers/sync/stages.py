@@ -28,6 +28,7 @@ import numpy as np
 import polars as pl
 
 from rlinsight.analyzers.quality.trends import theil_sen
+from rlinsight.analyzers.significance import kendall_two_sided
 from rlinsight.analyzers.sync.records import (
     MEMORY,
     TRANSFER,
@@ -166,17 +167,13 @@ def trend(totals_s: Sequence[float]) -> SyncTrend | None:
 
     Worked example (verl#4896): from seconds to 25 minutes over a run is growth.
     """
-    from scipy.stats import kendalltau
-
     later = np.asarray(totals_s[1:])
     if len(later) < MIN_SYNCS:
         return None
     third = len(later) // 3
     early, late = float(np.median(later[:third])), float(np.median(later[-third:]))
     growth = late / early if early > 0 else float("inf")
-    order = np.arange(len(later))
-    constant = bool((later == later[0]).all())
-    p_value = 1.0 if constant else float(kendalltau(order, later).pvalue)
+    p_value = kendall_two_sided(later)
     return SyncTrend(
         syncs=len(later),
         growth=growth,

@@ -86,7 +86,9 @@ class Board:
     def refused(self, lane: str, query: str, reason: str) -> None:
         """Name a query that the device does not support; it is not asked again."""
         self.unsupported.setdefault(lane, {})[query] = reason
-        self.note(f"unsupported_queries.{self._source}", self.unsupported)
+        # A copy: the writer's thread reads a note while this one goes on adding to it.
+        known = {name: dict(queries) for name, queries in self.unsupported.items()}
+        self.note(f"unsupported_queries.{self._source}", known)
 
     def note(self, key: str, value: object) -> None:
         """Store a JSON value for the manifest, under `<key>.<node>`: every node has its own."""

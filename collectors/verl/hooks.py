@@ -1,7 +1,7 @@
 """What a hook is: one target in verl and what is recorded around a call of it.
 
 The tables are the `HOOKS` tuples of the sibling modules. A hook never reaches training:
-whatever its callbacks raise is caught and reported once (see `wrap`).
+whatever its callbacks raise is caught and counted (see `wrap`).
 """
 
 from __future__ import annotations

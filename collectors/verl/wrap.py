@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MARK = "__rlinsight_hooks__"
-_failed: set[str] = set()
 
 
 def apply(module: ModuleType, hook: Hook) -> None:
@@ -238,8 +237,5 @@ def finish(hook: Hook, call: Call | None, result: Any, error: BaseException | No
 
 
 def failed(rec: TraceWriter, name: str, error: Exception) -> None:
-    """Report a hook that raised, once per process."""
-    if name in _failed:
-        return
-    _failed.add(name)
+    """Count a hook that raised; the reason that is kept is the first."""
     rec.hook(name, "failed", f"{type(error).__name__}: {error}")

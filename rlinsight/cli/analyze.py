@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,7 +63,7 @@ def analyze(
 
     print_report(report, Console(), pools=pools, full=not brief)
     idle = ", ".join(f"{name} idle {percent(report.pools[name].idle_ratio)}" for name in pools)
-    typer.echo(f"\n{Path(trace).name}: {idle or 'no device time could be accounted for'}")
+    typer.echo(f"\n{Path(opened.path).name}: {idle or 'no device time could be accounted for'}")
     typer.echo(f"next: {_next(trace, written)}")
 
 
@@ -86,5 +87,5 @@ def _write(
 
 def _next(trace: str, written: Path | None) -> str:
     if written is not None:
-        return f"open {written}"
-    return f"rlinsight analyze {trace} --html report.html"
+        return f"open {shlex.quote(str(written))}"
+    return f"rlinsight analyze {shlex.quote(trace)} --html report.html"

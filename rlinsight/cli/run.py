@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import shlex
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -157,4 +158,4 @@ def _show(finished: Finished, prepared: Prepared, console: Console, *, as_json: 
     label = " (smoke run)" if prepared.is_smoke else ""
     took = duration(finished.outcome.wall_s)
     typer.echo(f"{finished.outcome.sentence()} after {took}{label}: {finished.trace}")
-    typer.echo(f"next: rlinsight analyze {finished.trace}")
+    typer.echo(f"next: rlinsight analyze {shlex.quote(finished.trace)}")

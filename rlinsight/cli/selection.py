@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,10 +50,15 @@ def _seconds(trace: Trace, text: str) -> tuple[int, int]:
         raise RlinsightError("a window needs a trace with recorded times, and this one has none")
     first, last = trace.time_range
     start, end = _range(text, "--window", "seconds, such as `60:120`")
-    return (
-        first if start is None else first + round(start * 1e9),
-        last if end is None else first + round(end * 1e9),
-    )
+    begin_ns = first if start is None else first + round(start * 1e9)
+    end_ns = last if end is None else first + round(end * 1e9)
+    if begin_ns >= end_ns:
+        length = (last - first) / 1e9
+        raise RlinsightError(
+            f"expected `--window START:END` that ends after it starts, found `{text}` in a "
+            f"recording of {length:.1f} s"
+        )
+    return begin_ns, end_ns
 
 
 def _steps(trace: Trace, text: str) -> tuple[int, int]:
@@ -77,7 +83,14 @@ def _range(text: str, option: str, what: str) -> tuple[float | None, float | Non
     try:
         if len(parts) != 2:
             raise ValueError(text)
-        start, end = (float(part) if part else None for part in parts)
+        start, end = (_finite(part) if part else None for part in parts)
     except ValueError as error:
         raise RlinsightError(f"expected `{option} START:END` in {what}, found `{text}`") from error
     return start, end
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value

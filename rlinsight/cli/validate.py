@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -99,8 +100,8 @@ def _summary(result: Validation) -> str:
 
 def _next(trace: str, result: Validation) -> str:
     if result.is_live and result.tables["spans"].rows == 0:
-        return f"rlinsight validate {trace}   # again, when something was recorded"
-    return f"rlinsight analyze {trace}"
+        return f"rlinsight validate {shlex.quote(trace)}   # again, when something was recorded"
+    return f"rlinsight analyze {shlex.quote(trace)}"
 
 
 def _harmless(text: str) -> str:

@@ -35,7 +35,7 @@ def sections(report: Report, pools: Iterable[str] | None = None) -> list[Section
         key_figures(report),
         balance(report),
         sync_stages(report),
-        _versions(report),
+        _versions(report, shown),
         _steps(report),
         _activities(report),
         _defects(report),
@@ -142,8 +142,8 @@ def _bubbles(report: Report, shown: list[str]) -> Section:
     return Section("Largest bubbles", columns, tuple(rows), note)
 
 
-def _versions(report: Report) -> Section:
-    pools = list(report.pools)
+def _versions(report: Report, shown: list[str]) -> Section:
+    pools = [name for name in report.pools if name in shown]
     rows = [
         (
             str(row.version),

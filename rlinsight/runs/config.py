@@ -134,6 +134,10 @@ class RecordingConfig(Section):
         if unknown:
             known = ", ".join(f"{{{name}}}" for name in sorted(_TRACE_FIELDS))
             raise ValueError(f"unknown placeholder `{{{min(unknown)}}}`; known are {known}")
+        try:
+            value.format(**dict.fromkeys(_TRACE_FIELDS, "x"))
+        except (ValueError, IndexError, KeyError) as error:
+            raise ValueError(f"`{value}` cannot be filled in: {error}") from None
         return value
 
 

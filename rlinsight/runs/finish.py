@@ -6,6 +6,8 @@ None of it may hide how the training ended: a step that fails is noted, and the 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -58,19 +60,32 @@ def finish(prepared: Prepared, outcome: Outcome, state: LiveState, nodes: Nodes)
     """Put the trace of an ended run in order and analyze it."""
     done = Finished(prepared.location.final, prepared.plan.run_id, outcome)
     done.notes += _ending(prepared, outcome, state)
-    _gather(nodes, done)
-    try:
+    with _noted(done):
+        _gather(nodes, done)
+    with _noted(done):
         _complete_manifest(prepared, outcome, nodes)
         _compact(prepared)
+    with _noted(done):
+        if state.records or _other_records(prepared):
+            done.notes += _missing_lanes(prepared, outcome, state)
+            _analyze(prepared, done)
+        else:
+            done.notes += _nothing_recorded(prepared)
+    with _noted(done):
+        _upload(prepared, done)
+    return done
+
+
+@contextmanager
+def _noted(done: Finished) -> Iterator[None]:
+    """Turn what a step raises into a line for the user."""
+    try:
+        yield
     except RlinsightError as error:
         done.notes.append(str(error))
-    if state.records or _other_records(prepared):
-        done.notes += _missing_lanes(prepared, outcome, state)
-        _analyze(prepared, done)
-    else:
-        done.notes += _nothing_recorded(prepared)
-    _upload(prepared, done)
-    return done
+    except Exception as error:
+        first = "".join(str(error).splitlines()[:1])
+        done.notes.append(f"the trace is not complete: {type(error).__name__}: {first}")
 
 
 def _ending(prepared: Prepared, outcome: Outcome, state: LiveState) -> list[str]:

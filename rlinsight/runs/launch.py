@@ -7,10 +7,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from rlinsight.errors import TraceError
 from rlinsight.runs.config import RunConfig
 from rlinsight.runs.device_sampler import SWITCH, DeviceSampler
 from rlinsight.runs.finish import Finished, finish
@@ -38,7 +39,7 @@ def launch(
     trace is put in order, and nothing that was started is left running.
     """
     config, plan = prepared.config, prepared.plan
-    plan.trace.mkdir(parents=True, exist_ok=True)
+    _make_folder(plan.trace)
     write_manifest(prepared)
     environment = {**os.environ, **plan.environment}
     nodes = Nodes(plan.trace, plan.run_id, cluster_address(config.ray_address, environment))
@@ -58,6 +59,14 @@ def launch(
         nodes.close()
 
 
+def _make_folder(trace: Path) -> None:
+    try:
+        trace.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TraceError(f"cannot make the trace folder `{trace}`: {reason}") from error
+
+
 @contextmanager
 def _ended_in_any_case(running: Running) -> Iterator[None]:
     try:
@@ -75,12 +84,15 @@ def _sampling(prepared: Prepared, nodes: Nodes) -> Iterator[None]:
         yield
         return
     interval_s, is_job = config.collectors.sample_interval_s, config.ray_address is not None
-    nodes.begin(interval_s, sample_here=is_job)
-    if is_job:
+    sampler = DeviceSampler(plan.trace, plan.run_id, interval_s)
+    with suppress(OSError):  # a machine that starts no more processes still trains
+        nodes.begin(interval_s, sample_here=is_job)
+        if not is_job:
+            sampler.start()
+    try:
         yield
-        return
-    with DeviceSampler(plan.trace, plan.run_id, interval_s):
-        yield
+    finally:
+        sampler.stop()
 
 
 def _start(prepared: Prepared, environment: dict[str, str]) -> Running:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rlinsight.runs.live_state import QUEUE_COUNTERS, STEP_METRICS, Event, LiveState
-from rlinsight.runs.tail import StreamTail
 from rlinsight.trace.process import Process, read_process
+from rlinsight.trace.streams_in import LiveStream
 
 #: Tables whose rows are events; a counter is sampled whether or not anything happens.
 _EVENT_TABLES: Final = ("spans", "requests", "samples", "metrics", "markers")
@@ -28,23 +28,54 @@ class _ProcessFile:
     process: Process
 
 
+class _Followed:
+    """One stream, and how far it was read. It is open only while it is read.
+
+    A large run has thousands of streams, more than a process may hold open.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.table = path.name.split("-", 1)[0]
+        self.given_up = False
+        self._path = path
+        self._size = 0
+        self._stream = LiveStream(lambda: path.open("rb"))
+
+    def new_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield what has become complete since the last call. Raises OSError."""
+        size = self._path.stat().st_size
+        if size != self._size and not self.given_up:
+            yield from self._stream.batches()
+            self._size = size
+
+    @property
+    def process(self) -> tuple[str, int]:
+        """Node and pid of the process that writes the stream; to be asked after a batch."""
+        known = self._stream.metadata
+        return known.get("rlinsight.node", ""), int(known.get("rlinsight.pid", "0"))
+
+
 class LiveTrace:
     """Follows the files of `<trace>/live`."""
 
     def __init__(self, trace: Path) -> None:
         self.state = LiveState()
         self._folder = trace / "live"
-        self._tails: dict[str, StreamTail] = {}
+        self._streams: dict[str, _Followed] = {}
         self._processes: dict[str, _ProcessFile] = {}
 
     def poll(self) -> int:
         """Read what is new; return the number of new events (counters are none)."""
         self._look_for_files()
         events = 0
-        for tail in self._tails.values():
-            table = tail.path.name.split("-", 1)[0]
-            for batch in tail.read():
-                events += self._take(table, batch, tail.process)
+        for followed in self._streams.values():
+            try:
+                for batch in followed.new_batches():
+                    events += self._take(followed.table, batch, followed.process)
+            except OSError:
+                continue  # a file system that does not answer may answer the next poll
+            except Exception:  # whatever lies in that file, the training must go on
+                followed.given_up = True
         self.state.processes = [entry.process for entry in self._processes.values()]
         return events
 
@@ -54,8 +85,8 @@ class LiveTrace:
         except OSError:
             return
         for path in paths:
-            if path.suffix == ".arrows" and path.name not in self._tails:
-                self._tails[path.name] = StreamTail(path)
+            if path.suffix == ".arrows" and path.name not in self._streams:
+                self._streams[path.name] = _Followed(path)
             elif path.suffix == ".json":
                 self._read_process(path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -64,10 +65,7 @@ class LiveState:
     @property
     def topology(self) -> Topology:
         """All lanes and devices declared so far."""
-        result = Topology()
-        for process in self.processes:
-            result = result.merge(process.topology)
-        return result
+        return Topology.union(process.topology for process in self.processes)
 
     def lanes_of(self, process: Process) -> tuple[str, ...]:
         """Return the lanes of a process: those it declared as its own, else those it used."""
@@ -112,7 +110,8 @@ class LiveState:
     def take_counters(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Read the depth of the queue between rollouts and trainer."""
         for row in rows:
-            self.queue_depth = int(row["value"])
+            if math.isfinite(row["value"]):
+                self.queue_depth = int(row["value"])
 
     def trainer_idle(self, now_ns: int) -> float | None:
         """Return the share of time the trainer has waited for samples."""

@@ -46,10 +46,6 @@ class Overrides:
         """Return the command-line form, one argument per key."""
         return [self._argument(bare) for bare in self._value]
 
-    def bare_keys(self, *, prefix: str = "") -> list[str]:
-        """Return the keys that were given with this prefix."""
-        return [key for key, found in self._prefix.items() if found == prefix]
-
     def _argument(self, bare: str) -> str:
         prefix, value = self._prefix[bare], self._value[bare]
         if prefix == "~":

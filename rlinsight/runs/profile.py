@@ -70,6 +70,8 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ConfigError(f"`{path}` cannot be read: {reason.lower()}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"`{path}` is not YAML: it is not text in UTF-8") from error
     try:
         document = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as error:
@@ -86,6 +88,10 @@ class _UniqueKeys(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(
+                    problem="a key must be a name", problem_mark=key_node.start_mark
+                )
             key = self.construct_object(key_node, deep=True)
             if key in seen and key != "<<":
                 raise yaml.constructor.ConstructorError(

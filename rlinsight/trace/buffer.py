@@ -49,6 +49,11 @@ class TableBuffer:
         self._room.set()
         return taken
 
+    def close(self) -> None:
+        """Take no more rows: nobody will empty the buffer, and nobody must wait for that."""
+        self._block, self._limit, self._early = False, 0, 0
+        self._room.set()
+
     def __len__(self) -> int:
         return len(self.flat) // self.width
 

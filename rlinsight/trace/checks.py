@@ -210,7 +210,7 @@ def dead_processes(
 
     `exit_code` is that of the run, None when not known. Times must be on one clock.
     """
-    found = tuple(processes)
+    found = tuple(process for process in processes if not process.is_sampler)
     newest = max((process.flushed_ns for process in found), default=0)
     limit = DEAD_AFTER_GOOD_RUN_S if exit_code == 0 else DEAD_AFTER_S
     dead = [

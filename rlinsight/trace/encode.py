@@ -17,7 +17,20 @@ from rlinsight.trace.schema import TABLES, TableName, canonical_activity
 
 Row = tuple[Any, ...]
 
-_UNSTORABLE: Final = (TypeError, ValueError, OverflowError, AttributeError, pa.ArrowException)
+_COLUMNS: Final[dict[TableName, tuple[str, ...]]] = {t: tuple(s.names) for t, s in TABLES.items()}
+_COLUMN_SETS: Final = {table: frozenset(names) for table, names in _COLUMNS.items()}
+
+
+def row_of(table: TableName, columns: Mapping[str, Any]) -> Row:
+    """Return the row of these columns, None where one is not given; TypeError for an unknown one.
+
+    Called once per row recorded, so it costs no more than it must.
+    """
+    names = _COLUMNS[table]
+    if not columns.keys() <= _COLUMN_SETS[table]:
+        unknown = ", ".join(f"`{name}`" for name in columns if name not in names)
+        raise TypeError(f"table `{table}` has no column {unknown}; its columns are {names}")
+    return tuple(map(columns.get, names))
 
 
 class NameTable:
@@ -76,7 +89,7 @@ class Encoder:
         width = len(self._fields)
         try:
             return self._batch([flat[i::width] for i in range(width)]), 0
-        except _UNSTORABLE:
+        except Exception:  # `str()` of an attribute may raise anything
             rows = [tuple(flat[i : i + width]) for i in range(0, len(flat), width)]
             stored = [row for row in map(self._mended, rows) if row is not None]
             return self._batch(_columns(stored, width)), len(rows) - len(stored)
@@ -99,10 +112,10 @@ class Encoder:
 
     def _mended(self, row: Row) -> Row | None:
         """Return `row` in a form that can be stored, or None when there is none."""
-        mended = tuple(_storable(value) for value in row)
         try:
+            mended = tuple(_storable(value) for value in row)
             self._batch(_columns([mended], len(mended)))
-        except _UNSTORABLE:
+        except Exception:
             return None
         return mended
 

@@ -91,9 +91,8 @@ def _recording_findings(facts: Validation) -> Iterator[Finding]:
     for name, hook in facts.hooks.items():
         if hook.failed:
             reason = f": {hook.reasons[0]}" if hook.reasons else ""
-            yield Finding(
-                "hook_failure", f"hook `{name}` raised in {hook.failed} processes{reason}"
-            )
+            where = "1 process" if hook.failed == 1 else f"{hook.failed} processes"
+            yield Finding("hook_failure", f"hook `{name}` raised in {where}{reason}")
     if facts.hook_share is not None and facts.hook_share > MAX_HOOK_SHARE:
         yield Finding(
             "hook_overhead",

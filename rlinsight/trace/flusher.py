@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -35,14 +36,16 @@ class Flusher:
         }
         self._wake, self._interval_s = wake, interval_s
         self._lock = threading.Lock()
-        self._closing = False
+        self._closing = self._closed = False
         self._thread = threading.Thread(target=self._run, name="rlinsight-flush", daemon=True)
         self._thread.start()
         atexit.register(self.close)
 
     def flush(self) -> None:
-        """Write all buffered rows, the open intervals, and the process file."""
+        """Write buffered rows, open intervals and the process file; once closed, nothing."""
         with self._lock:
+            if self._closed:
+                return
             began = time.thread_time_ns()
             for table, buffer in self._buffers.items():
                 self._flush_open(table, buffer)
@@ -52,7 +55,7 @@ class Flusher:
             self._write_process_file()
 
     def close(self) -> None:
-        """Flush for the last time; later rows are not written."""
+        """Flush for the last time; later rows are counted as dropped, and nothing waits."""
         if self._closing:
             return
         self._closing = True
@@ -60,9 +63,17 @@ class Flusher:
         self._thread.join(timeout=5)
         self._ended_ns = self._now_ns()
         self.flush()
+        self._closed = True
+        for buffer in self._buffers.values():
+            buffer.close()
         for stream in self._streams.values():
             stream.close()
         self._file.close()
+        atexit.unregister(self.close)
+
+    def abandon(self) -> None:
+        """Write nothing more. In a forked child rows and files are still the parent's."""
+        self._closing = True
         atexit.unregister(self.close)
 
     def _run(self) -> None:
@@ -78,7 +89,9 @@ class Flusher:
         for interval in list(buffer.open.values()):
             if not interval.shown_open:
                 interval.shown_open = True
-                rows.extend(interval.row(None))
+                # A row that cannot be built is counted as dropped when it ends.
+                with contextlib.suppress(TypeError):
+                    rows.extend(interval.row(None))
         if rows:
             self._write(table, buffer, rows)
 
@@ -86,7 +99,7 @@ class Flusher:
         rows = len(flat) // buffer.width
         try:
             unstorable = self._streams[table].append(flat)
-        except OSError as error:
+        except Exception as error:  # whatever it is, the rows that follow must still be written
             buffer.dropped += rows
             self._report.complain(f"rows are being dropped: {error}")
         else:
@@ -105,5 +118,5 @@ class Flusher:
         }
         try:
             self._file.write(content)
-        except OSError as error:
+        except Exception as error:  # a full disk, or a note that has no JSON form
             self._report.complain(f"cannot write the process file: {error}")

@@ -144,10 +144,8 @@ class Manifest:
     def _completed(self) -> Manifest:
         """Fill what the manifest does not say from what its processes say."""
         changes: dict[str, Any] = {}
-        topology = Topology()
         notes: dict[str, Any] = {}
         for process in self.processes:
-            topology = topology.merge(process.topology)
             notes = {**process.notes, **notes}
             changes.setdefault("run_id", process.run_id)
         for note, target in _NOTE_FIELDS.items():
@@ -156,7 +154,7 @@ class Manifest:
         missing = {k: v for k, v in changes.items() if getattr(self, k) in (None, {})}
         return replace(
             self,
-            topology=topology.merge(self.topology),
+            topology=Topology.union((*(p.topology for p in self.processes), self.topology)),
             notes={**notes, **self.notes},
             **missing,
         )

@@ -45,6 +45,11 @@ class Process:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def is_sampler(self) -> bool:
+        """Whether it only samples devices: it lives beside the run and outlives its workers."""
+        return bool(self.hooks) and all(name.startswith("devices.") for name in self.hooks)
+
+    @property
     def key(self) -> tuple[str, int, int]:
         """What tells processes apart: pids are reused, start times are not."""
         return (self.node, self.pid, self.started_ns)

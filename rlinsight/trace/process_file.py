@@ -15,7 +15,10 @@ _BLOCK = 8192
 
 
 class ProcessFile:
-    """A small JSON document, kept current on disk. Raises OSError from `write`."""
+    """A small JSON document, kept current on disk.
+
+    `write` raises OSError, and TypeError or ValueError for what has no JSON form.
+    """
 
     def __init__(self, folder: Path, node: str, pid: int) -> None:
         self._path = folder / f"process-{node}-{pid}.json"

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from typing import Any
+import threading
+from typing import Any, Final
 
 from rlinsight.trace.schema import SCHEMA_VERSION
 from rlinsight.trace.topology import Topology
 
+_MAX_ERRORS: Final = 20
+
 
 class SelfReport:
-    """Identity, clock anchor, topology, hooks, notes and row counts of one process."""
+    """Identity, clock anchor, topology, hooks and notes of one process.
+
+    What it holds is replaced, never changed in place: the flusher may be writing it.
+    """
 
     def __init__(self, notes: dict[str, Any], topology: Topology | None = None) -> None:
         self.notes = notes
@@ -20,6 +27,8 @@ class SelfReport:
         self.flush_ns = 0
         self.errors: list[str] = []
         self.identity: dict[str, Any] = {}
+        # Reentrant: a signal handler may record while the thread it interrupts holds it.
+        self._lock = threading.RLock()
 
     def start(self, run_id: str, node: str, pid: int, offset_ns: int) -> None:
         """Take the identity of the process; `offset_ns` turns its monotonic clock into epoch."""
@@ -38,20 +47,33 @@ class SelfReport:
 
     def hook(self, name: str, status: str, reason: str | None) -> None:
         """Note the status of a hook; failures are counted and do not hide that it is installed."""
-        known = self.hooks.get(name, {"status": status, "reason": None, "errors": 0})
-        if status == "failed":
-            known = {**known, "errors": known["errors"] + 1, "reason": known["reason"] or reason}
-        else:
-            known = {**known, "status": status, "reason": reason}
-        self.hooks = {**self.hooks, name: known}
+        with self._lock:
+            known = self.hooks.get(name, {"status": status, "reason": None, "errors": 0})
+            if status == "failed":
+                errors = known["errors"] + 1
+                known = {**known, "errors": errors, "reason": known["reason"] or reason}
+            else:
+                known = {**known, "status": status, "reason": reason}
+            self.hooks = {**self.hooks, name: known}
 
-    def complain(self, problem: str) -> bool:
-        """Note a problem of the recording itself; return whether it was new."""
-        if problem in self.errors or len(self.errors) >= 20:
-            return False
-        self.errors = [*self.errors, problem]
-        sys.stderr.write(f"rlinsight: {problem}\n")
-        return True
+    def declare(self, topology: Topology) -> None:
+        """Add lanes and devices; what is already known of them is completed."""
+        with self._lock:
+            self.topology = self.topology.merge(topology)
+
+    def note(self, key: str, value: Any) -> None:
+        """Store a JSON value for the manifest."""
+        with self._lock:
+            self.notes = {**self.notes, key: value}
+
+    def complain(self, problem: str) -> None:
+        """Note a problem of the recording itself, and say it once."""
+        with self._lock:
+            if problem in self.errors or len(self.errors) >= _MAX_ERRORS:
+                return
+            self.errors = [*self.errors, problem]
+        with contextlib.suppress(Exception):  # it may be closed, or None
+            sys.stderr.write(f"rlinsight: {problem}\n")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, without the row counts."""

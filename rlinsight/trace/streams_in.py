@@ -56,6 +56,12 @@ class LiveStream:
                 yield batch
             self.torn_bytes = size - self.consumed
 
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The schema's metadata, empty before the first batch was read."""
+        known = self._reader.schema.metadata if self._reader else None
+        return {key.decode(): value.decode() for key, value in (known or {}).items()}
+
     def skim(self) -> None:
         """Find out how far the stream can be read, without decoding it. Raises OSError."""
         with closing(self._opener()) as file:

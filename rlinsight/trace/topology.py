@@ -83,9 +83,15 @@ class Topology:
 
         The devices of a lane are those of both.
         """
-        return Topology(
-            devices=_merged(self.devices, other.devices),
-            lanes=_merged(self.lanes, other.lanes),
+        return Topology.union((self, other))
+
+    @classmethod
+    def union(cls, topologies: Iterable[Topology]) -> Topology:
+        """Merge any number of them, in order, in time linear in what they declare."""
+        merged = tuple(topologies)
+        return cls(
+            devices=_merged(device for topology in merged for device in topology.devices),
+            lanes=_merged(lane for topology in merged for lane in topology.lanes),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,9 +114,9 @@ def _known(cls: type[Any], data: dict[str, Any]) -> Any:
     return cls(**{k: v for k, v in data.items() if k in cls.__dataclass_fields__})
 
 
-def _merged(first: Iterable[Any], second: Iterable[Any]) -> tuple[Any, ...]:
-    by_id: dict[str, Any] = {item.id: item for item in first}
-    for item in second:
+def _merged(items: Iterable[Any]) -> tuple[Any, ...]:
+    by_id: dict[str, Any] = {}
+    for item in items:
         known = by_id.get(item.id)
         if known is None:
             by_id[item.id] = item

@@ -73,9 +73,24 @@ def _lanes(trace: Trace) -> tuple[LaneCheck, ...]:
     roles = {lane.id: str(lane.role) for lane in trace.topology.lanes}
     uncalibrated = trace.uncalibrated_lanes
     return tuple(
-        LaneCheck(lane, roles.get(lane), *seen.get(lane, (0, None)), lane not in uncalibrated)
+        LaneCheck(
+            lane,
+            roles.get(lane) or _sampled(lane, trace),
+            *seen.get(lane, (0, None)),
+            lane not in uncalibrated,
+        )
         for lane in (*roles, *(lane for lane in seen if lane not in roles))
     )
+
+
+def _sampled(lane: str, trace: Trace) -> str | None:
+    """Return what an undeclared lane samples: a device, a node, or a process of a node."""
+    if any(device.id == lane for device in trace.topology.devices):
+        return "device"
+    nodes = trace.manifest.nodes
+    if lane in nodes:
+        return "host"
+    return "process" if lane.rpartition("/")[0] in nodes else None
 
 
 def _open_spans(trace: Trace) -> int:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from rlinsight.trace.buffer import TableBuffer
+from rlinsight.trace.encode import row_of
 from rlinsight.trace.flusher import Flusher
 from rlinsight.trace.intervals import OpenRequest, OpenSpan
 from rlinsight.trace.schema import TABLES, TableName
@@ -176,11 +177,11 @@ class TraceWriter:
 
     def request_row(self, **columns: Any) -> tuple[Any, ...]:
         """Return the row of table `requests` for these columns (unknown names are refused)."""
-        return _row("requests", columns)
+        return row_of("requests", columns)
 
     def _append(self, table: TableName, columns: dict[str, Any]) -> None:
         try:
-            row = _row(table, columns)
+            row = row_of(table, columns)
         except TypeError as error:
             self.buffers[table].dropped += 1
             self.report.complain(str(error))
@@ -191,15 +192,15 @@ class TraceWriter:
 
     def declare_lane(self, lane: Lane) -> None:
         """Add `lane` to the topology; what is already known of it is completed."""
-        self.report.topology = self.report.topology.merge(Topology(lanes=(lane,)))
+        self.report.declare(Topology(lanes=(lane,)))
 
     def declare_device(self, device: Device) -> None:
         """Add `device` to the topology."""
-        self.report.topology = self.report.topology.merge(Topology(devices=(device,)))
+        self.report.declare(Topology(devices=(device,)))
 
     def note(self, key: str, value: Any) -> None:
         """Store a JSON value for the manifest, such as `config` or `packages`."""
-        self.report.notes = {**self.report.notes, key: value}
+        self.report.note(key, value)
 
     def hook(self, name: str, status: HookStatus, reason: str | None = None) -> None:
         """Store what became of a hook; a failure adds to its error count."""
@@ -217,6 +218,7 @@ class TraceWriter:
 
     def close(self) -> None:
         """Write everything, mark the process as ended, and stop the background thread."""
+        _live_writers.discard(self)
         self._flusher.close()
 
     def __enter__(self) -> TraceWriter:
@@ -232,20 +234,9 @@ class TraceWriter:
 
     def restart_after_fork(self) -> None:
         """Start over in a forked child: its rows are its own, in files of its own."""
+        self._flusher.abandon()
         self.report = self.report.for_child()
         self._start()
-
-
-_COLUMNS: dict[TableName, tuple[str, ...]] = {t: tuple(s.names) for t, s in TABLES.items()}
-
-
-def _row(table: TableName, columns: dict[str, Any]) -> tuple[Any, ...]:
-    names = _COLUMNS[table]
-    row = tuple(map(columns.get, names))
-    if len(columns) > len(names) or not columns.keys() <= set(names):
-        unknown = ", ".join(f"`{name}`" for name in columns if name not in names)
-        raise TypeError(f"table `{table}` has no column {unknown}; its columns are {names}")
-    return row
 
 
 def _restart_writers() -> None:

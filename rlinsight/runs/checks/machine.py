@@ -135,6 +135,8 @@ def trace_folder_is_new(facts: Facts) -> Problem | None:
         used = facts.trace.exists() and any(facts.trace.iterdir())
     except NotADirectoryError:
         return Problem(f"`{facts.trace}` is a file; `trace` must name a folder")
+    except OSError as error:
+        return Problem(f"`{facts.trace}` cannot be used: {error.strerror or error}")
     if not used:
         return None
     return Problem(f"`{facts.trace}` is not empty; use {{time}} in `trace`, or remove the folder")
