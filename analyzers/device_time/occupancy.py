@@ -96,7 +96,10 @@ def _admissions(tables: Tables) -> pl.LazyFrame:
     return (
         gates.select("lane", admitted_ns="ts_ns", request_id=attr("request_id"))
         .join(tables.requests.lazy(), on=["request_id", "lane"])
-        .filter(pl.col("admitted_ns").is_between(pl.col("submit_ns"), pl.col("end_ns")))
+        .filter(
+            (pl.col("admitted_ns") >= pl.col("submit_ns"))
+            & (pl.col("end_ns").is_null() | (pl.col("admitted_ns") <= pl.col("end_ns")))
+        )
         .group_by("request_id", "lane", "submit_ns")
         .agg(pl.col("admitted_ns").max())
     )

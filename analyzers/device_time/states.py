@@ -32,6 +32,7 @@ STATE_OF_ACTIVITY: Final[dict[str, str]] = {
     "wake": "mode_switch",
     "validate": "validate",
     "checkpoint": "checkpoint",
+    "init": "init",
     "wait_samples": "bubble.wait_samples",
 }
 
@@ -67,6 +68,7 @@ PRIORITY: Final[tuple[str, ...]] = (
     "mode_switch",
     "weight_sync",
     "checkpoint",
+    "init",
     "validate",
     "generate",
     "reward",
@@ -83,7 +85,7 @@ def kind(state: str) -> Kind:
     """Return whether a state is useful work, overhead, or part of a bubble."""
     if state == UNATTRIBUTED or state.startswith("bubble."):
         return "bubble"
-    if state in {"mode_switch", "weight_sync", "checkpoint", "validate"}:
+    if state in {"mode_switch", "weight_sync", "checkpoint", "init", "validate"}:
         return "overhead"
     return "useful"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -140,6 +141,11 @@ class Supervisor:
         if time.monotonic() - self._looked_at_children >= _CHILDREN_EVERY_S:
             self._looked_at_children = time.monotonic()
             self._deaths.look_at_children(self.running.rest(), state)
+        # A reader of our output that has gone away must not take the training with it.
+        with suppress(OSError):
+            self._tell(state)
+
+    def _tell(self, state: LiveState) -> None:
         self.display.update(state)
         now_ns = time.time_ns()
         if new := self._deaths.news(state):
