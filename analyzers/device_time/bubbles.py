@@ -142,7 +142,7 @@ _SIDE = ["owner", "cause"]
 
 def _containing(idle: pl.DataFrame, whole: pl.DataFrame) -> pl.Series:
     """Return, for each idle segment, the row of `whole` (sorted by group and start) it lies in."""
-    codes, _ = group_codes(pl.concat([frame.select(_SIDE) for frame in (whole, idle)]), _SIDE)
+    codes = group_codes(pl.concat([frame.select(_SIDE) for frame in (whole, idle)]), _SIDE)
     of_whole, of_idle = codes[: len(whole)], codes[len(whole) :]
     number = np.empty(len(idle), np.uint32)
     for code in np.unique(of_whole):

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from rlinsight.analyzers.device_time.blocks import group_blocks, in_parallel
+
 Ints: TypeAlias = npt.NDArray[np.int64]
 Codes: TypeAlias = npt.NDArray[np.uint32]
 
@@ -22,26 +24,49 @@ def union(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     """Return the union of the intervals within each group `by`, sorted by group and start.
 
     Touching intervals become one, a gap of 1 ns stays a gap. Empty and negative intervals
-    vanish. Groups are laid end to end on one integer axis, so that one sort and one running
-    maximum serve all of them.
+    vanish. The rows of a group are brought together; then blocks of a few groups at a time
+    are laid end to end on one integer axis, where one running maximum serves all of them.
     """
     kept = intervals.lazy().select(*by, "start_ns", "end_ns").filter(_LASTS).collect().rechunk()
     if kept.is_empty():
         return kept
     start, end = (kept[column].to_numpy() for column in ("start_ns", "end_ns"))
-    origin, width = int(start.min()), int(end.max()) - int(start.min()) + 1
-    codes, groups = group_codes(kept, by)
-    if groups > 1 and groups * width >= _AXIS:
-        return _union_in_halves(kept, by, codes)
-    order = time_order(codes, start)
-    base = codes * width - origin if groups > 1 else codes
-    begins, reach = (base + start)[order], (base + end)[order]
+    codes = group_codes(kept, by)
+    order = np.argsort(_counted(codes), kind="stable")
+    firsts = run_starts(codes[order])
+    sizes = np.diff(np.append(firsts, len(order)))
+    fitting = max(1, _AXIS // (int(end.max()) - int(start.min()) + 1))
+
+    def united(groups: slice, rows: slice) -> tuple[Ints, ...]:
+        places = np.repeat(np.arange(groups.start, groups.stop), sizes[groups])
+        return _islands(places, start[order[rows]], end[order[rows]])
+
+    place, begin, finish = in_parallel(united, group_blocks(firsts, len(order), fitting))
+    bounds = pl.DataFrame({"start_ns": begin, "end_ns": finish})
+    if not by:
+        return bounds
+    names = kept[order[firsts]].select(by)  # of each group; there are few
+    return pl.concat([names[place], bounds], how="horizontal")
+
+
+_LASTS = pl.col("start_ns") < pl.col("end_ns")
+
+
+def _islands(places: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+    """Unite the intervals of the groups `places`, which ascend: group, start and end of each."""
+    origin = int(start.min())
+    width = int(end.max()) - origin + 1
+    # A single group needs no axis: its times serve as they are.
+    base = (places - places[0]) * width - origin if places[0] != places[-1] else np.zeros_like(start)
+    begins, reach = base + start, base + end
+    if bool((begins[1:] < begins[:-1]).any()):
+        order = np.argsort(begins, kind="stable")
+        begins, reach = begins[order], reach[order]
     np.maximum.accumulate(reach, out=reach)
     first = np.flatnonzero(np.append(True, begins[1:] > reach[:-1]))
     last = np.append(first[1:], len(begins)) - 1
-    rows = order[first]
-    ends = pl.Series(reach[last] - base[rows])
-    return kept[rows].select(*by, "start_ns").with_columns(end_ns=ends)
+    # Groups keep their places on the axis, whatever the order within them.
+    return places[first], begins[first] - base[first], reach[last] - base[first]
 
 
 def covered(intervals: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
@@ -50,74 +75,60 @@ def covered(intervals: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     return union(intervals, by).group_by(by).agg(ns=length)
 
 
-_LASTS = pl.col("start_ns") < pl.col("end_ns")
-
-
-def time_order(codes: Ints | Codes, times: Ints, *, grouped: bool = False) -> Ints:
-    """Return the order of rows by group code, then by time; ties stay as they are.
-
-    Numpy's stable sort is nearly free on what comes in few ascending runs, and on up to 65,536
-    different codes, which it counts instead of comparing. So rows that come about in the order
-    of time are sorted by time first; `grouped` ones, that come group by group, are sorted by
-    one key of both.
-    """
-    if not len(times):
-        return np.empty(0, np.int64)
-    groups, origin = int(codes.max()) + 1, int(times.min())
-    width = int(times.max()) - origin + 1
-    if grouped and groups * width < _AXIS:
-        return np.argsort(codes.astype(np.int64) * width + (times - origin), kind="stable")
-    if grouped or groups > 1 << 16:
-        return np.lexsort((times, codes))
-    small = codes.astype(np.uint16)
-    if bool((times[1:] >= times[:-1]).all()):
-        return np.argsort(small, kind="stable")
-    by_time = np.argsort(times, kind="stable")
-    order: Ints = by_time[np.argsort(small[by_time], kind="stable")]
-    return order
-
-
-def group_codes(frame: pl.DataFrame, by: Sequence[str]) -> tuple[Ints, int]:
-    """Return a number for the group of each row, and a bound above all numbers.
-
-    Groups are numbered in the order of the columns' codes, without gaps while these are few.
-    """
-    codes: Ints = np.zeros(len(frame), np.int64)
+def group_codes(frame: pl.DataFrame, by: Sequence[str]) -> Codes:
+    """Return a number for the group of each row, in the order of the columns' own codes."""
+    codes: Codes = np.zeros(len(frame), np.uint32)
     groups = 1
     for column in by:
         values = frame[column]
         if values.dtype == pl.String:
             values = values.cast(pl.Categorical)
-        physical = values.to_physical().cast(pl.Int64).to_numpy()
+        physical = values.to_physical().to_numpy()
         count = int(physical.max(initial=0)) + 1
-        codes, groups = codes * count + physical, groups * count
-    return _dense(codes, groups) if 1 < groups <= _FEW else (codes, groups)
+        if groups * count > _MOST_GROUPS:
+            codes, physical = (np.unique(c, return_inverse=True)[1] for c in (codes, physical))
+            groups, count = int(codes.max(initial=0)) + 1, int(physical.max(initial=0)) + 1
+        codes, groups = (codes * np.uint32(count) + physical).astype(np.uint32), groups * count
+    return codes
 
 
-#: Codes up to this are renumbered by a table of all of them.
-_FEW = 1 << 22
+_MOST_GROUPS = 1 << 32
 
 
-def _dense(codes: Ints, groups: int) -> tuple[Ints, int]:
-    """Renumber codes without gaps, in the same order."""
-    occurs = np.zeros(groups, np.int64)
-    occurs[codes] = 1
-    numbers: Ints = np.cumsum(occurs) - 1
-    return numbers[codes], int(numbers[-1]) + 1
+def run_starts(values: Codes) -> Ints:
+    """Return where each run of equal values begins."""
+    return np.flatnonzero(np.append(True, values[1:] != values[:-1]))[: len(values)]
 
 
-def _union_in_halves(kept: pl.DataFrame, by: Sequence[str], codes: Ints) -> pl.DataFrame:
-    """Unite half of the groups at a time: all of them do not fit on the integer axis."""
-    dense = np.unique(codes, return_inverse=True)[1]
-    if dense.max() == 0:
-        # One group needs no axis: its times serve as they are.
-        return union(kept.select("start_ns", "end_ns")).select(
-            *(pl.lit(kept[column][0], kept.schema[column]).alias(column) for column in by),
-            "start_ns",
-            "end_ns",
-        )
-    low = dense <= dense.max() // 2
-    return pl.concat([union(kept.filter(pl.Series(part)), by) for part in (low, ~low)])
+def _counted(codes: Codes) -> npt.NDArray[np.unsignedinteger]:
+    """Return codes in 16 bits where they fit: numpy counts these instead of comparing them."""
+    largest = int(codes.max(initial=0))
+    if largest < _DENSE_FROM and largest >= 1 << 16:
+        occurs = np.zeros(largest + 1, np.uint32)
+        occurs[codes] = 1
+        numbers = np.cumsum(occurs, dtype=np.uint32) - 1
+        codes, largest = numbers[codes], int(numbers[-1])
+    return codes.astype(np.uint16) if largest < 1 << 16 else codes
+
+
+#: Codes below this are renumbered without gaps by a table of all of them.
+_DENSE_FROM = 1 << 22
+
+
+def time_order(codes: Ints | Codes, times: Ints) -> Ints:
+    """Return the order of rows by group code, then by time; ties stay as they are.
+
+    Both make one key where they fit on the integer axis. Numpy's stable sort is nearly free on
+    rows that come in few ascending runs.
+    """
+    if not len(times):
+        return np.empty(0, np.int64)
+    origin = int(times.min())
+    width = int(times.max()) - origin + 1
+    if (int(codes.max()) + 1) * width >= _AXIS:
+        return np.lexsort((times, codes))
+    order: Ints = np.argsort(codes.astype(np.int64) * width + (times - origin), kind="stable")
+    return order
 
 
 def intersect(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:

@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from rlinsight.analyzers.device_time.intervals import Codes, Ints, time_order, union
+from rlinsight.analyzers.device_time.blocks import group_blocks, in_parallel
+from rlinsight.analyzers.device_time.intervals import Codes, Ints, run_starts, time_order, union
 from rlinsight.analyzers.device_time.states import PRIORITY, STATES
 
 Bits = npt.NDArray[np.int32]
@@ -42,19 +43,22 @@ def sweep(intervals: pl.DataFrame, devices: Sequence[str], window: Window) -> pl
     state are enums: there may be millions of segments.
     """
     united = union(_numbered(intervals, devices), ["device", "state"])
-    device, ts, toggled = _ends(united, len(devices), window)
-    mask = np.bitwise_xor.accumulate(toggled, out=toggled)
-    # The next end on the same device closes a segment; a device's last end opens none.
-    inside = np.flatnonzero((device[1:] == device[:-1]) & (ts[1:] > ts[:-1]))
-    state, device = _highest(mask[inside]), device[inside]
-    kept = _run_starts(device, state)
-    ends = ts[inside + 1]
+    number = united["device"].to_numpy()
+    firsts = np.searchsorted(number, np.arange(len(devices)))
+
+    def segments(those: slice, rows: slice) -> tuple[Codes | Ints, ...]:
+        return _segments(*_ends(united[rows], range(len(devices))[those], window))
+
+    blocks = group_blocks(firsts, len(united), len(devices))
+    if not blocks:
+        return pl.DataFrame(schema=SEGMENTS)
+    device, state, start, end = in_parallel(segments, blocks)
     return pl.DataFrame(
         {
-            "device": _enum(device[kept], devices),
-            "state": _enum(state[kept], STATES),
-            "start_ns": ts[inside[kept]],
-            "end_ns": ends[np.append(kept[1:], len(inside)) - 1] if len(inside) else ends,
+            "device": _enum(device, devices),
+            "state": _enum(state, STATES),
+            "start_ns": start,
+            "end_ns": end,
         }
     )
 
@@ -72,36 +76,41 @@ def _numbered(intervals: pl.DataFrame, devices: Sequence[str]) -> pl.DataFrame:
     return numbered.drop_nulls("device") if names.null_count() else numbered
 
 
-def _ends(united: pl.DataFrame, devices: int, window: Window) -> tuple[Codes, Ints, Bits]:
+def _ends(
+    united: pl.DataFrame, devices: Sequence[int], window: Window
+) -> tuple[Codes, Ints, Bits]:
     """Return every start and end, in order: device, time, and the bit that toggles there.
 
     The ends of the window on each device are among them, and toggle nothing.
     """
-    number, state = united["device"].to_numpy(), united["state"].to_numpy()
-    size = 2 * len(united)
-    device, ts = np.empty(size + 2 * devices, np.uint32), np.empty(size + 2 * devices, np.int64)
-    toggled = np.zeros(size + 2 * devices, np.int32)
+    size, total = 2 * len(united), 2 * len(united) + 2 * len(devices)
+    device, ts = np.empty(total, np.uint32), np.empty(total, np.int64)
+    toggled = np.zeros(total, np.int32)
+    bits = np.left_shift(1, united["state"].to_numpy(), dtype=np.int32)
     # Start, end, start, end: ascending within each device and state, as sorting likes it.
     for first, column in enumerate(("start_ns", "end_ns")):
-        device[first:size:2], toggled[first:size:2] = number, np.left_shift(1, state, dtype=np.int32)
+        device[first:size:2], toggled[first:size:2] = united["device"].to_numpy(), bits
         ts[first:size:2] = united[column].to_numpy()
-    device[size:], ts[size:] = np.repeat(np.arange(devices), 2), np.tile(window, devices)
-    order = time_order(device, ts, grouped=True)
+    device[size:], ts[size:] = np.repeat(devices, 2), np.tile(window, len(devices))
+    order = time_order(device, ts)
     return device[order], ts[order], toggled[order]
+
+
+def _segments(device: Codes, ts: Ints, toggled: Bits) -> tuple[Codes, Codes, Ints, Ints]:
+    """Return device, state, start and end of each stretch between the ordered ends."""
+    mask = np.bitwise_xor.accumulate(toggled)
+    # The next end on the same device closes a segment; a device's last end opens none.
+    inside = np.flatnonzero((device[1:] == device[:-1]) & (ts[1:] > ts[:-1]))
+    state, device, ends = _highest(mask[inside]), device[inside], ts[inside + 1]
+    kept = run_starts(device * np.uint32(len(STATES)) + state)
+    last = np.append(kept[1:], len(inside)) - 1 if len(inside) else kept
+    return device[kept], state[kept], ts[inside[kept]], ends[last]
 
 
 def _highest(mask: Bits) -> Codes:
     """Return the index of the highest-priority (lowest) bit of each mask, the last for none."""
     exponent = np.frexp((mask & -mask).astype(np.float32))[1] - 1
     return np.where(mask == 0, len(PRIORITY), exponent).astype(np.uint32)
-
-
-def _run_starts(device: Codes, state: Codes) -> Ints:
-    """Return where a run of neighbouring segments of one device and state begins."""
-    if not len(device):
-        return np.zeros(0, np.int64)
-    changed = (device[1:] != device[:-1]) | (state[1:] != state[:-1])
-    return np.flatnonzero(np.append(True, changed))
 
 
 def _enum(codes: Codes, names: Sequence[str]) -> pl.Series:

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 
 from rlinsight.runs.cpu import example_model, example_tokenizer
 
-#: Mean response length of the untrained model: with a limit of 160 tokens 2 % of them reach it.
-MEAN_LENGTH_TOKENS = 40.0
-# Sums, and so the lengths asked for, are log-normal: a median of 24 and a tail of long ones.
-_SUM_LOG_MEAN_AND_STD = (3.2, 0.8)
-_SUM_MIN, _SUM_MAX = 4, 200
+#: Mean response length of the untrained model: with a limit of 256 tokens 2 % of them reach it.
+MEAN_LENGTH_TOKENS = 64.0
+# Sums, and so the lengths asked for, are log-normal: a median of 40 and a tail of long ones.
+_SUM_LOG_MEAN_AND_STD = (3.7, 0.8)
+_SUM_MIN, _SUM_MAX = 4, 300
 
 
 @dataclass(frozen=True)
