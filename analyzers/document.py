@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import fields, is_dataclass
 from functools import cache
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,13 +35,15 @@ def document(report: Report) -> dict[str, Any]:
 
 def plain_value(value: Any) -> Any:
     """Return a result object as dicts, lists and scalars, with string keys."""
-    if value is None or isinstance(value, (str, int, float)):
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, dict):
         return {str(key): plain_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain_value(item) for item in value]
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         return {name: plain_value(getattr(value, name)) for name in _names(type(value))}
     return value
 

@@ -86,9 +86,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for size in SIZES:
             path = Path(folder) / str(size)
-            synthetic.write(
-                path, spans=size, requests=size // 10, samples=size // 10, lanes=LANES
-            )
+            synthetic.write(path, spans=size, requests=size // 10, samples=size // 10, lanes=LANES)
             results[size] = measured("one", path)
         for part in ("ours_union", "pandas_union"):
             unions[part] = measured(part, Path(folder) / str(SIZES[0]))

@@ -29,7 +29,10 @@ def topology(lanes: int) -> rlinsight.Topology:
         rlinsight.Device(f"r/{i}", node="r", index=i, kind="cuda", pool="rollout")
         for i in range(replicas)
     ]
-    rows = [rlinsight.Lane("trainer", role="trainer"), rlinsight.Lane("rollouter", role="rollouter")]
+    rows = [
+        rlinsight.Lane("trainer", role="trainer"),
+        rlinsight.Lane("rollouter", role="rollouter"),
+    ]
     rows += [
         rlinsight.Lane(f"trainer/rank{i}", role="trainer_rank", devices=[f"t/{i}"], rank=i)
         for i in range(ranks)
@@ -152,9 +155,7 @@ def _samples(rng: np.random.Generator, count: int, steps: int) -> dict[str, obje
 
 
 def _names(codes: np.ndarray, names: list[str]) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(
-        pa.array(codes, pa.int32()), pa.array(names, pa.string())
-    )
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))
 
 
 def _stream(path: Path, table: TableName, columns: dict[str, object], pid: int = 1) -> None:

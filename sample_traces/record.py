@@ -52,7 +52,7 @@ def keep(trace: Path, target: Path, scratch: str) -> None:
     size = sum(file.stat().st_size for file in target.iterdir())
     if size > MAX_BYTES:
         raise SystemExit(f"{target.name}: {size} bytes are more than the {MAX_BYTES} allowed")
-    print(f"{target.name}: {size / 1e6:.2f} MB")
+    sys.stdout.write(f"{target.name}: {size / 1e6:.2f} MB\n")
 
 
 if __name__ == "__main__":

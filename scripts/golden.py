@@ -9,4 +9,6 @@ import rlinsight
 
 for manifest in sorted((Path(__file__).parent.parent / "sample_traces").glob("*/manifest.json")):
     report = rlinsight.open(manifest.parent).analyze().to_dict()
-    (manifest.parent / "golden.json").write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
+    (manifest.parent / "golden.json").write_text(
+        json.dumps(report, indent=1, sort_keys=True) + "\n"
+    )

@@ -26,7 +26,7 @@ LARGEST = 2**63 - 1
 moments = st.integers(0, 40)
 pairs = st.lists(st.tuples(moments, moments), max_size=25)
 grouped = st.lists(
-    st.tuples(st.sampled_from(["b", "a", "longer than twelve"]), st.integers(0, 2), moments, moments),
+    st.tuples(st.sampled_from(["b", "a", "a longer name"]), st.integers(0, 2), moments, moments),
     max_size=40,
 )  # fmt: skip
 
@@ -99,7 +99,9 @@ def test_times_near_both_ends_of_int64(rows):
 
 @given(pairs, pairs)
 def test_an_intersection_is_what_both_cover(first, second):
-    inside = {m for s, e in first for m in range(s, e)} & {m for s, e in second for m in range(s, e)}
+    inside = {m for s, e in first for m in range(s, e)} & {
+        m for s, e in second for m in range(s, e)
+    }
     found = intersect(frame(first), frame(second))
     assert found.rows() == as_runs(inside)
     assert total_ns(found) == len(inside)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import polars as pl
 import pytest
 from hypothesis import given
@@ -30,7 +32,7 @@ def tilings(draw) -> tuple[pl.DataFrame, tuple[int, int]]:
         edges = [0, *sorted(cuts), width]
         rows += [
             (device, draw(st.sampled_from("abc")), start + low, start + high)
-            for low, high in zip(edges, edges[1:], strict=False)
+            for low, high in itertools.pairwise(edges)
         ]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row"), (start, start + width)
 

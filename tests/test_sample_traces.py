@@ -64,8 +64,10 @@ def test_the_trainers_wait_agrees_with_verl(trace):
     if trace.mode == "fully_async":
         pytest.skip("verl sums over a shifted window there; see known defects")
     spans = trace.spans.filter(pl.col("lane") == "trainer").collect()
-    ours = spans.filter(pl.col("activity") == "wait_samples").group_by("step").agg(
-        wait=(pl.col("end_ns") - pl.col("start_ns")).sum() / 1e9
+    ours = (
+        spans.filter(pl.col("activity") == "wait_samples")
+        .group_by("step")
+        .agg(wait=(pl.col("end_ns") - pl.col("start_ns")).sum() / 1e9)
     )
     steps = spans.filter(pl.col("activity") == "step").select(
         "step", whole=(pl.col("end_ns") - pl.col("start_ns")) / 1e9
@@ -75,7 +77,9 @@ def test_the_trainers_wait_agrees_with_verl(trace):
     both = theirs.join(ours, on="step").join(steps, on="step")
     assert len(both) >= 8
     share = both["wait"].sum() / both["whole"].sum()
-    assert share == pytest.approx(both["timing_s/gen"].sum() / both["timing_s/step"].sum(), abs=0.01)
+    assert share == pytest.approx(
+        both["timing_s/gen"].sum() / both["timing_s/step"].sum(), abs=0.01
+    )
 
 
 def test_verls_rollouter_figure_is_wrong_where_ours_is_right():

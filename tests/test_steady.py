@@ -58,7 +58,9 @@ def windows(rows: pl.DataFrame, end_s: float) -> list[tuple[int, float, float]]:
 
 def test_a_version_is_live_when_the_last_replica_has_it():
     two = TOPOLOGY.merge(
-        rlinsight.Topology(lanes=[rlinsight.Lane("replica1", role="replica", engine_kind="standalone")])
+        rlinsight.Topology(
+            lanes=[rlinsight.Lane("replica1", role="replica", engine_kind="standalone")]
+        )
     )
     rows = markers(
         (10, "replica0", 3), (11, "replica1", 3), (20, "replica0", 4), (20, "replica1", 4),

@@ -57,7 +57,9 @@ def _islands(places: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     origin = int(start.min())
     width = int(end.max()) - origin + 1
     # A single group needs no axis: its times serve as they are.
-    base = (places - places[0]) * width - origin if places[0] != places[-1] else np.zeros_like(start)
+    base = (
+        (places - places[0]) * width - origin if places[0] != places[-1] else np.zeros_like(start)
+    )
     begins, reach = base + start, base + end
     if bool((begins[1:] < begins[:-1]).any()):
         order = np.argsort(begins, kind="stable")
@@ -86,7 +88,9 @@ def group_codes(frame: pl.DataFrame, by: Sequence[str]) -> Codes:
         physical = values.to_physical().to_numpy()
         count = int(physical.max(initial=0)) + 1
         if groups * count > _MOST_GROUPS:
-            codes, physical = (np.unique(c, return_inverse=True)[1] for c in (codes, physical))
+            codes, physical = (
+                np.unique(c, return_inverse=True)[1].astype(np.uint32) for c in (codes, physical)
+            )
             groups, count = int(codes.max(initial=0)) + 1, int(physical.max(initial=0)) + 1
         codes, groups = (codes * np.uint32(count) + physical).astype(np.uint32), groups * count
     return codes
@@ -97,7 +101,8 @@ _MOST_GROUPS = 1 << 32
 
 def run_starts(values: Codes) -> Ints:
     """Return where each run of equal values begins."""
-    return np.flatnonzero(np.append(True, values[1:] != values[:-1]))[: len(values)]
+    starts: Ints = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
+    return starts[: len(values)]
 
 
 def _counted(codes: Codes) -> npt.NDArray[np.unsignedinteger]:
@@ -126,8 +131,9 @@ def time_order(codes: Ints | Codes, times: Ints) -> Ints:
     origin = int(times.min())
     width = int(times.max()) - origin + 1
     if (int(codes.max()) + 1) * width >= _AXIS:
-        return np.lexsort((times, codes))
-    order: Ints = np.argsort(codes.astype(np.int64) * width + (times - origin), kind="stable")
+        order: Ints = np.lexsort((times, codes))
+        return order
+    order = np.argsort(codes.astype(np.int64) * width + (times - origin), kind="stable")
     return order
 
 

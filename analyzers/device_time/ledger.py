@@ -76,9 +76,7 @@ def _numbered(intervals: pl.DataFrame, devices: Sequence[str]) -> pl.DataFrame:
     return numbered.drop_nulls("device") if names.null_count() else numbered
 
 
-def _ends(
-    united: pl.DataFrame, devices: Sequence[int], window: Window
-) -> tuple[Codes, Ints, Bits]:
+def _ends(united: pl.DataFrame, devices: Sequence[int], window: Window) -> tuple[Codes, Ints, Bits]:
     """Return every start and end, in order: device, time, and the bit that toggles there.
 
     The ends of the window on each device are among them, and toggle nothing.

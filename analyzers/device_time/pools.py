@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import polars as pl
 
 from rlinsight.analyzers.device_time.states import UNATTRIBUTED, kind
 from rlinsight.analyzers.engines.slots import KindSlots, SlotUse
 from rlinsight.analyzers.framework.figures import figures
 from rlinsight.analyzers.result import FrameworkFigure, PoolReport
-from rlinsight.trace.topology import Topology
+from rlinsight.trace.topology import Pool, Topology
 
 #: Pool of a device in the topology -> name of the pool in reports.
-POOL_NAMES = {"trainer": "trainer", "rollout": "rollouter"}
+POOL_NAMES: Final[dict[Pool, str]] = {"trainer": "trainer", "rollout": "rollouter"}
 #: The replicas that live on a pool's devices.
-_ENGINES = {"trainer": "hybrid", "rollout": "standalone"}
+_ENGINES: Final[dict[Pool, str]] = {"trainer": "hybrid", "rollout": "standalone"}
 
 
 def pool_reports(

@@ -97,9 +97,9 @@ def _from_spans(spans: pl.DataFrame, topology: Topology) -> list[dict[str, Any]]
     placed = stages.join_asof(bounds, left_on="start_ns", right_on="sync", coalesce=False).filter(
         pl.col("start_ns") < pl.col("until")
     )
-    sums = placed.group_by("sync", stage=pl.col("activity").cast(pl.String).str.strip_prefix(_PREFIX)).agg(
-        ns=(pl.col("end_ns") - pl.col("start_ns")).sum()
-    )
+    sums = placed.group_by(
+        "sync", stage=pl.col("activity").cast(pl.String).str.strip_prefix(_PREFIX)
+    ).agg(ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
     spent: dict[int, dict[str, float]] = {}
     for start, stage, ns in sums.iter_rows():
         spent.setdefault(start, {})[stage] = ns / 1e9

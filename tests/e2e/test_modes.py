@@ -139,9 +139,7 @@ def test_engine_gauges_are_sampled_per_replica(trace):
 
 def test_every_replica_acknowledges_every_version(trace, markers):
     syncs = markers.filter(pl.col("kind") == "param_sync")
-    versions = {
-        lane: set(rows["param_version"]) for (lane,), rows in syncs.group_by("lane")
-    }
+    versions = {lane: set(rows["param_version"]) for (lane,), rows in syncs.group_by("lane")}
     assert len(versions["trainer"]) >= 3
     for replica in trace.topology.replicas("standalone"):
         assert versions[replica.id] >= versions["trainer"] - {None, 0}
