@@ -45,6 +45,7 @@ def keep(trace: Path, target: Path, scratch: str) -> None:
         sys.prefix: "<venv>",
         sys.base_prefix: "<python>",
         str(Path.home()): "<home>",
+        tempfile.gettempdir(): "<tmp>",
     }
     for place in sorted(places, key=len, reverse=True):
         manifest = manifest.replace(place, places[place])

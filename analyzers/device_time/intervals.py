@@ -120,6 +120,11 @@ def _counted(codes: Codes) -> npt.NDArray[np.unsignedinteger]:
 _DENSE_FROM = 1 << 22
 
 
+def ints(values: npt.NDArray[np.intp]) -> Ints:
+    """Return an index array under the type that the analyzers use."""
+    return values.astype(np.int64, copy=False)
+
+
 def time_order(codes: Ints | Codes, times: Ints) -> Ints:
     """Return the order of rows by group code, then by time; ties stay as they are.
 
@@ -131,10 +136,8 @@ def time_order(codes: Ints | Codes, times: Ints) -> Ints:
     origin = int(times.min())
     width = int(times.max()) - origin + 1
     if (int(codes.max()) + 1) * width >= _AXIS:
-        order: Ints = np.lexsort((times, codes))
-        return order
-    order = np.argsort(codes.astype(np.int64) * width + (times - origin), kind="stable")
-    return order
+        return ints(np.lexsort((times, codes)))
+    return ints(np.argsort(codes.astype(np.int64) * width + (times - origin), kind="stable"))
 
 
 def intersect(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:

@@ -14,7 +14,6 @@ unattributed 2.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +25,6 @@ from rlinsight.analyzers.device_time.states import PRIORITY, STATES
 
 Bits = npt.NDArray[np.int32]
 Window = tuple[int, int]
-
-#: Columns of the segments that `sweep` returns.
-SEGMENTS: Final = {
-    "device": pl.String,
-    "state": pl.String,
-    "start_ns": pl.Int64,
-    "end_ns": pl.Int64,
-}
 
 
 def sweep(intervals: pl.DataFrame, devices: Sequence[str], window: Window) -> pl.DataFrame:
@@ -51,7 +42,14 @@ def sweep(intervals: pl.DataFrame, devices: Sequence[str], window: Window) -> pl
 
     blocks = group_blocks(firsts, len(united), len(devices))
     if not blocks:
-        return pl.DataFrame(schema=SEGMENTS)
+        return pl.DataFrame(
+            schema={
+                "device": pl.Enum([]),
+                "state": pl.Enum(STATES),
+                "start_ns": pl.Int64,
+                "end_ns": pl.Int64,
+            }
+        )
     device, state, start, end = in_parallel(segments, blocks)
     return pl.DataFrame(
         {
