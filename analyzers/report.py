@@ -118,7 +118,7 @@ def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Re
 
 def _segments(tables: Tables, window: Window) -> tuple[pl.DataFrame, Evidence]:
     known = Evidence(
-        within(tables.spans, window, "start_ns", "end_ns"),
+        tables.spans,
         within(tables.requests, window, "submit_ns", "end_ns"),
         tables.samples,
         tables.markers,

@@ -12,7 +12,7 @@ from rlinsight.analyzers.device_time.causes import Evidence
 from rlinsight.analyzers.device_time.intervals import group_codes, union
 from rlinsight.analyzers.device_time.pools import POOL_NAMES
 from rlinsight.analyzers.device_time.states import STATES, cause_of, kind
-from rlinsight.analyzers.tables import attr, devices_of
+from rlinsight.analyzers.tables import attr, devices_of, within
 from rlinsight.trace.topology import Topology
 
 #: How many bubbles a report lists one by one, the largest first. Totals are over all.
@@ -69,7 +69,7 @@ def bubbles(
     Idle intervals of several devices of a pool that overlap and share a cause are one bubble;
     its device-seconds are the sum over the devices.
     """
-    mini_batch_s = mini_batch_seconds(known.spans, known.topology)
+    mini_batch_s = mini_batch_seconds(known)
     pool_ns = _pool_ns(known)
     return Bubbles(
         totals=tuple(_totals(merged, pool_ns, mini_batch_s)),
@@ -78,24 +78,29 @@ def bubbles(
     )
 
 
-def mini_batch_seconds(spans: pl.DataFrame, topology: Topology) -> float | None:
-    """Return the mean time of training on one PPO mini-batch, in seconds.
+def mini_batch_seconds(known: Evidence) -> float | None:
+    """Return the mean time of training on one PPO mini-batch in the window, in seconds.
 
     = time of the ranks' update_actor spans / mini-batches in them (attribute `mini_batches`,
     1 where it is absent); from the driver's spans where no rank reports.
     """
-    for roles in ({"trainer_rank"}, {"trainer"}):
-        lanes = [lane.id for lane in topology.lanes if lane.role in roles]
-        updates = spans.filter(
-            pl.col("lane").is_in(lanes)
-            & (pl.col("activity") == "update_actor")
-            & pl.col("end_ns").is_not_null()
-        ).select(
-            ns=pl.col("end_ns") - pl.col("start_ns"),
-            mini_batches=attr("mini_batches").cast(pl.Int64, strict=False).fill_null(1),
+    ended = known.spans.lazy().filter(
+        (pl.col("activity") == "update_actor") & pl.col("end_ns").is_not_null()
+    )
+    updates = within(ended, known.window, "start_ns", "end_ns")
+    for role in ("trainer_rank", "trainer"):
+        lanes = [lane.id for lane in known.topology.lanes if lane.role == role]
+        ns, count = (
+            updates.filter(pl.col("lane").is_in(lanes))
+            .select(
+                ns=(pl.col("end_ns") - pl.col("start_ns")).sum(),
+                mini_batches=attr("mini_batches").cast(pl.Int64, strict=False).fill_null(1).sum(),
+            )
+            .collect()
+            .row(0)
         )
-        if not updates.is_empty():
-            return float(updates["ns"].sum()) / float(updates["mini_batches"].sum()) / 1e9
+        if count:
+            return float(ns) / float(count) / 1e9
     return None
 
 

@@ -26,6 +26,7 @@ import polars as pl
 from rlinsight.analyzers.device_time.intervals import EMPTY, intersect, level, union
 from rlinsight.analyzers.device_time.occupancy import device_names
 from rlinsight.analyzers.device_time.states import STATE_ID
+from rlinsight.analyzers.tables import within
 from rlinsight.trace.topology import Pool, Topology
 
 Window = tuple[int, int]
@@ -37,7 +38,7 @@ TAIL_SLOT_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Evidence:
-    """The records of a run that explain idleness, already restricted to the window."""
+    """The records of a run that explain idleness; of `spans`, `on` takes those in the window."""
 
     spans: pl.DataFrame
     requests: pl.DataFrame
@@ -49,10 +50,14 @@ class Evidence:
     def on(self, roles: set[str], activity: str) -> pl.DataFrame:
         """Return the intervals of an activity on lanes of the given roles."""
         lanes = [lane.id for lane in self.topology.lanes if lane.role in roles]
-        end = self.window[1]
-        return self.spans.filter(
+        mine = self.spans.lazy().filter(
             pl.col("lane").is_in(lanes) & (pl.col("activity") == activity)
-        ).select("start_ns", end_ns=pl.col("end_ns").fill_null(end))
+        )
+        return (
+            within(mine, self.window, "start_ns", "end_ns")
+            .select("start_ns", end_ns=pl.col("end_ns").fill_null(self.window[1]))
+            .collect()
+        )
 
     def devices(self, pool: Pool) -> list[str]:
         """Return the ids of the devices of a pool."""

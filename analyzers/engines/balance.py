@@ -55,11 +55,16 @@ def balance(tables: Tables, gaps: pl.DataFrame, window: Window) -> Balance:
         versions=replica_versions(tables.markers, topology, tables.end_ns, engine_kind=kind),
         replicas=replica_speeds(requests, {r.id: r.engine_kind for r in topology.replicas()}),
         batch=batch_speed(workers),
-        ranks=rank_balance(within(tables.spans, window, "start_ns", "end_ns"), topology),
+        ranks=rank_balance(_updates(tables, window), topology),
         kv_pressure=kv_pressure(tables.counters),
         periodic=periodic(gaps, steps.select("step", "start_ns"), _frequencies(tables)),
         constant_gap=constant_gap(gaps),
     )
+
+
+def _updates(tables: Tables, window: Window) -> pl.DataFrame:
+    updates = tables.spans.lazy().filter(pl.col("activity") == "update_actor")
+    return within(updates, window, "start_ns", "end_ns").collect()
 
 
 def _frequencies(tables: Tables) -> dict[str, int]:

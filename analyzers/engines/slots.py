@@ -17,8 +17,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
+from rlinsight.analyzers.device_time.intervals import time_order
 from rlinsight.trace.topology import Lane, Topology
 
 Window = tuple[int, int]
@@ -99,30 +101,19 @@ def running_levels(requests: pl.DataFrame, lanes: Sequence[str], window: Window)
         start_ns=pl.col("submit_ns").clip(lower_bound=start),
         end_ns=pl.col("end_ns").fill_null(end).clip(upper_bound=end),
     ).filter((pl.col("start_ns") < pl.col("end_ns")) & pl.col("lane").is_not_null())
-    edges = pl.DataFrame(
-        [(lane, ts, 0) for lane in lanes for ts in window],
-        schema={"lane": names, "ts_ns": pl.Int64, "change": pl.Int64},
-        orient="row",
-    )
-    changes = pl.concat(
-        [
-            inside.select("lane", ts_ns="start_ns", change=pl.lit(1, pl.Int64)),
-            inside.select("lane", ts_ns="end_ns", change=pl.lit(-1, pl.Int64)),
-            edges,
-        ]
-    ).sort("lane", "ts_ns")
+    number = inside["lane"].to_physical().to_numpy()
+    lane = np.concatenate([number, number, np.repeat(np.arange(len(lanes)), 2)])
+    edges = np.tile(np.asarray(window, np.int64), len(lanes))
+    ts = np.concatenate([inside["start_ns"], inside["end_ns"], edges])
+    change = np.repeat([1, -1, 0], [len(number), len(number), len(edges)])
+    order = time_order(lane, ts)
+    lane, ts = lane[order], ts[order]
     # Every lane ends where it began, at 0, so one running sum serves them all.
-    return (
-        changes.select(
-            "lane",
-            start_ns="ts_ns",
-            end_ns=pl.col("ts_ns").shift(-1),
-            running=pl.col("change").cum_sum(),
-            last=pl.col("lane").to_physical() != pl.col("lane").to_physical().shift(-1),
-        )
-        .filter(~pl.col("last").fill_null(value=True) & (pl.col("start_ns") < pl.col("end_ns")))
-        .drop("last")
-    )
+    running = np.cumsum(change[order])
+    kept = np.flatnonzero((lane[1:] == lane[:-1]) & (ts[1:] > ts[:-1]))
+    place = pl.Series(lane[kept].astype(np.uint32))
+    columns = {"start_ns": ts[kept], "end_ns": ts[kept + 1], "running": running[kept]}
+    return pl.DataFrame({"lane": pl.Series(lanes, dtype=names).gather(place), **columns})
 
 
 def _alone_limits(replicas: Sequence[Lane]) -> pl.DataFrame:
