@@ -10,7 +10,9 @@ from rlinsight.trace.sources import FOREIGN
 from rlinsight.trace.validation import Clock, Finding, Validation
 
 #: Time inside hooks, as a share of the run's wall time, above which recording disturbs it.
-MAX_HOOK_SHARE: Final = 0.005
+#: Twice what `benchmarks/record.py` allows: hooks are timed by the wall clock and summed over
+#: all processes, so that on an overloaded machine their time includes waiting for a core.
+MAX_HOOK_SHARE: Final = 0.01
 
 #: Every kind of finding, and what it means. Documented in docs/trace.md.
 FINDING_KINDS: Final = {

@@ -213,7 +213,7 @@ def test_hooks_cost_little_and_none_failed(trace):
     trust = trace.analyze().trust
     assert trust.hook_errors == {}
     assert trust.dropped_rows == {}
-    assert trust.hook_share < 0.005
+    assert trust.hook_share < 0.01  # benchmarks/record.py holds it to half of that
 
 
 def test_time_is_accounted_for(trace):
