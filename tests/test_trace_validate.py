@@ -128,7 +128,7 @@ def wrong(folder: Path, name: str) -> None:
         hook = {"status": "installed", "errors": 2, "reason": "KeyError: 'step'"}
         write_process(folder, pid=2, ended_ns=1, flushed_ns=10 * S, hooks={"actor": hook})
     elif name == "hook_overhead":
-        write_process(folder, pid=2, ended_ns=1, flushed_ns=10 * S, hook_ns=60_000_000)
+        write_process(folder, pid=2, ended_ns=1, flushed_ns=10 * S, hook_ns=110_000_000)
     elif name == "uncalibrated_clock":
         write_process(folder, node="n1", pid=2, ended_ns=1, flushed_ns=10 * S)
         (folder / "manifest.json").write_text(json.dumps({"clock": {"reference": "n0"}}))
