@@ -14,6 +14,8 @@ from rlinsight.runs.processes import Process
 
 _RETRY_S: Final = 2.0
 _ASK_EVERY_S: Final = 1.0
+#: How long a cluster may take to bring up the agent that starts jobs.
+_AGENT_WAIT_S: Final = 60.0
 
 
 class RayJob:
@@ -29,11 +31,7 @@ class RayJob:
         self.console.touch()
         try:
             self._client: Any = JobSubmissionClient(address)
-            self._client.submit_job(
-                entrypoint=plan.shell_line(),
-                submission_id=self._job_id,
-                runtime_env={"env_vars": dict(plan.environment)},
-            )
+            self._submit(plan)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise RlinsightError(
                 f"cannot submit the run to `ray_address: {address}`: {error}"
@@ -42,6 +40,23 @@ class RayJob:
         self._ask_again = 0.0
         self._follower = threading.Thread(target=self._follow, name="job-log", daemon=True)
         self._follower.start()
+
+    def _submit(self, plan: Plan) -> None:
+        """Submit the job; a cluster that has just started has no agent for it yet."""
+        give_up = time.monotonic() + _AGENT_WAIT_S
+        while True:
+            try:
+                self._client.submit_job(
+                    entrypoint=plan.shell_line(),
+                    submission_id=self._job_id,
+                    runtime_env={"env_vars": dict(plan.environment)},
+                )
+            except RuntimeError as error:
+                if "No available agent" not in str(error) or time.monotonic() > give_up:
+                    raise
+                time.sleep(_RETRY_S)
+            else:
+                return
 
     def poll(self) -> int | None:
         """Return the exit code, None while the job runs or cannot be asked."""
