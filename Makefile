@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
-.PHONY: install run test lint types unit e2e bench docs record-samples clean
+.PHONY: install run test test-quiet lint types unit e2e bench docs record-samples clean
 install: $(READY)
 
 $(READY): pyproject.toml requirements-cpu.txt scripts/install_cpu.sh
@@ -17,7 +17,11 @@ run: install
 	$(BIN)/rlinsight run --profile examples/fully_async.yaml
 
 test: install lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not quiet"
+
+# What a busy machine cannot run: submitting a job to a Ray cluster that has just started.
+test-quiet: install
+	$(BIN)/python -m pytest -m quiet
 
 unit: install
 	$(BIN)/python -m pytest -m "not e2e"

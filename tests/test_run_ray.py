@@ -155,6 +155,7 @@ def test_without_a_cluster_there_is_nothing_to_gather(tmp_path):
     assert cluster_address(None, {"RAY_ADDRESS": "local"}) is None
 
 
+@pytest.mark.quiet
 def test_a_run_is_submitted_as_a_job_and_its_environment_reaches_the_workers(cluster, tmp_path):
     (tmp_path / "train.py").write_text(
         textwrap.dedent(
