@@ -21,7 +21,7 @@ import rlinsight
 from rlinsight.errors import TraceError
 
 #: Lanes whose process is killed, one run each.
-VICTIMS = ("trainer", "trainer/rank0", "rollouter")
+VICTIMS = ("trainer", "trainer/rank0", "rollouter", "replica1")
 
 
 def rows_of(folder: Path) -> pl.DataFrame:
