@@ -44,7 +44,6 @@ def test_small_valid_and_long_enough(mode, trace):
 
 def test_no_path_of_the_recording_machine_is_left(mode):
     manifest = (SAMPLES / mode / "manifest.json").read_text()
-    assert "site-packages" not in manifest.replace("<venv>/lib", "") or "<venv>" in manifest
     for place in (str(SAMPLES.parent), f"{Path.home()}/", "/home/", "/tmp/"):
         assert place not in manifest
 
