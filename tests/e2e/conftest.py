@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.e2e)
-            item.add_marker(pytest.mark.timeout(900))
+            item.add_marker(pytest.mark.timeout(1500))
 
 
 class Run:
@@ -47,7 +47,7 @@ def profile(mode: str, folder: Path, **changes: Any) -> Path:
     return path
 
 
-def cli(*arguments: str | Path, timeout: float = 600) -> subprocess.CompletedProcess[str]:
+def cli(*arguments: str | Path, timeout: float = 900) -> subprocess.CompletedProcess[str]:
     """Run the real command line; on a timeout it is ended as a user would, with Ctrl-C."""
     process = subprocess.Popen(
         [CLI, *map(str, arguments)],

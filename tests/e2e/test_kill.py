@@ -75,7 +75,7 @@ def test_kill_9(lane, tmp_path):
     )
     folder = tmp_path / "trace"
     try:
-        wait_until(lambda: is_training(folder) or run.poll() is not None, 420, "training")
+        wait_until(lambda: is_training(folder) or run.poll() is not None, 800, "training")
         assert run.poll() is None, run.communicate()[0][-4000:]
         time.sleep(chance.uniform(0, 3))
         victim = process_of(folder, lane)
