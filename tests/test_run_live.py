@@ -21,6 +21,7 @@ from rlinsight.runs.live_state import Event, LiveState
 from rlinsight.runs.processes import Process, find, is_alive
 from rlinsight.runs.progress import Progress, duration
 from rlinsight.runs.ray_log import DeadActor, dead_actors
+from rlinsight.runs.supervise import Outcome
 from rlinsight.trace.process import Process as Recorder
 from rlinsight.trace.topology import Lane, Topology
 from rlinsight.trace.writer import TraceWriter, node_name
@@ -336,6 +337,22 @@ def test_whom_ray_accuses_is_believed():
     deaths = [death("replica0", 100.0, pid=7), death("trainer", 100.0, pid=8)]
     assert cause(deaths, recorders=2, accused=[DeadActor("TaskRunner", 8)]) == ["trainer"]
     assert cause(deaths, recorders=2, accused=[DeadActor("Other", 9)]) == ["ray::Other"]
+
+
+def test_a_run_that_lost_a_process_and_its_last_steps_has_failed_whatever_its_exit_code():
+    lost = [death("replica1", 100.0)]
+    broken = Outcome(exit_code=0, steps=3, planned_steps=200, deaths=lost)
+    assert broken.command_exit_code == 1
+    assert broken.sentence() == "broke off at step 3 of 200"
+
+
+@pytest.mark.parametrize(("steps", "planned"), [(3, 200), (None, None), (12, 12)])
+def test_a_run_that_ends_early_but_whole_has_not_failed(steps, planned):
+    """As when the data ends before the steps do."""
+    outcome = Outcome(exit_code=0, steps=steps, planned_steps=planned)
+    assert outcome.command_exit_code == 0
+    assert outcome.sentence() == "finished"
+    assert outcome.is_short == (steps == 3)
 
 
 def test_deaths_are_news_only_while_most_of_the_run_goes_on():

@@ -44,6 +44,8 @@ class Finished:
             "run_id": self.run_id,
             "trace": self.trace,
             "exit_code": outcome.exit_code,
+            "steps": outcome.steps,
+            "planned_steps": outcome.planned_steps,
             "wall_s": outcome.wall_s,
             "interrupted_by": outcome.interrupted_by.name if outcome.interrupted_by else None,
             "stalled": outcome.stalled,
@@ -93,7 +95,13 @@ def _ending(prepared: Prepared, outcome: Outcome, state: LiveState) -> list[str]
     now_ns = time.time_ns()
     lines = list(outcome.explanation)
     lines += [death.sentence(state.last_events, now_ns) for death in outcome.deaths]
-    failed = outcome.exit_code != 0 and outcome.interrupted_by is None
+    if outcome.exit_code == 0 and outcome.is_short and outcome.interrupted_by is None:
+        lines.append(
+            f"the training's exit code is 0, but it logged {outcome.steps or 0} of "
+            f"{outcome.planned_steps} steps"
+        )
+    failed = outcome.exit_code != 0 or outcome.is_broken
+    failed = failed and outcome.interrupted_by is None
     if failed and not outcome.stalled:
         lines.append("the last lines of its output:")
         output = tail(prepared.plan.trace / CONSOLE_FILE, _CONSOLE_LINES)

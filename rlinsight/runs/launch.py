@@ -50,7 +50,13 @@ def launch(
             with _ended_in_any_case(running), _sampling(prepared, nodes):
                 with display(running.console) as shown:
                     supervisor = Supervisor(
-                        running, live, shown, config.stall_report_s, config.stall_timeout_s, grace_s
+                        running,
+                        live,
+                        shown,
+                        config.stall_report_s,
+                        config.stall_timeout_s,
+                        grace_s,
+                        prepared.total_steps,
                     )
                     outcome = supervisor.watch(interrupts)
         # From here on Ctrl-C ends us as usual: the trace is readable at any moment.

@@ -56,14 +56,29 @@ class Display(Protocol):
 
 @dataclass
 class Outcome:
-    """How a run ended. `exit_code` is the training's own; killed by signal n is -n."""
+    """How a run ended. `exit_code` is the training's own; killed by signal n is -n.
+
+    `steps` is the last one that was logged, `planned_steps` what was asked for; None unknown.
+    """
 
     exit_code: int = 0
     wall_s: float = 0.0
+    steps: int | None = None
+    planned_steps: int | None = None
     interrupted_by: signal.Signals | None = None
     stalled: bool = False
     deaths: list[Death] = field(default_factory=list)
     explanation: list[str] = field(default_factory=list)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether fewer steps were logged than planned."""
+        return self.planned_steps is not None and (self.steps or 0) < self.planned_steps
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it died and says it ended well: verl's rollouter hides its own failure."""
+        return self.exit_code == 0 and self.is_short and bool(self.deaths)
 
     def sentence(self) -> str:
         """Say in a few words how the run ended."""
@@ -71,6 +86,8 @@ class Outcome:
             return f"stopped by {self.interrupted_by.name}"
         if self.stalled:
             return "ended because it made no progress"
+        if self.is_broken:
+            return f"broke off at step {self.steps or 0} of {self.planned_steps}"
         if self.exit_code == 0:
             return "finished"
         if self.exit_code < 0:
@@ -79,10 +96,13 @@ class Outcome:
 
     @property
     def command_exit_code(self) -> int:
-        """The exit code of `rlinsight run`: the training's, as a shell would report it."""
+        """The exit code of `rlinsight run`: the training's, as a shell would report it.
+
+        1 where the training made no progress, or lost a process and calls that success.
+        """
         if self.interrupted_by is not None:
             return 128 + self.interrupted_by
-        if self.stalled:
+        if self.stalled or self.is_broken:
             return 1
         return 128 - self.exit_code if self.exit_code < 0 else self.exit_code
 
@@ -97,6 +117,7 @@ class Supervisor:
     stall_report_s: float
     stall_timeout_s: float | None = None
     grace_s: float = GRACE_S
+    planned_steps: int | None = None
 
     def __post_init__(self) -> None:
         self._stall = StallWatch(self.running.console)
@@ -105,7 +126,7 @@ class Supervisor:
 
     def watch(self, interrupts: Interrupts) -> Outcome:
         """Return when the run has ended, by itself or because it was told to."""
-        began, outcome = time.monotonic(), Outcome()
+        began, outcome = time.monotonic(), Outcome(planned_steps=self.planned_steps)
         while (code := self.running.poll()) is None:
             self._look()
             if interrupts.count:
@@ -122,7 +143,8 @@ class Supervisor:
         ended_ns = time.time_ns()
         self._clear_away(interrupts)
         self.live.poll()
-        if code != 0 or outcome.stalled:
+        outcome.steps = self.live.state.step
+        if code != 0 or outcome.stalled or outcome.is_short:
             accused = dead_actors(self.running.console)
             outcome.deaths = self._deaths.cause(accused, self.live.state, ended_ns)
         outcome.wall_s = time.monotonic() - began
