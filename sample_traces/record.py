@@ -1,6 +1,11 @@
-"""Record the sample traces again: one real verl run per mode on this machine's CPU.
+"""Record the sample traces again: real verl runs on this machine's CPU.
 
-Run by `make record-samples`. The recordings keep no path of the machine they were made on.
+    python sample_traces/record.py                      one run per mode, from `examples/`
+    python sample_traces/record.py sync                 one of them
+    python sample_traces/record.py provoked             the runs of `provoked.yaml`
+    python sample_traces/record.py provoked/long_tail   one of them
+
+The recordings keep no path of the machine they were made on.
 """
 
 from __future__ import annotations
@@ -10,32 +15,57 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
+
+import yaml
+from throttle import throttled
 
 HERE = Path(__file__).parent
+CLI = Path(sysconfig.get_path("scripts")) / "rlinsight"
 MODES = ("sync", "colocate_async", "separate_async", "fully_async")
 MAX_BYTES = 2_000_000
 
 
-def record(mode: str) -> None:
-    """Record `mode` with its example configuration and keep the compacted trace."""
+def record(name: str) -> None:
+    """Record `name`, a mode or `provoked/KIND`, and keep the compacted trace."""
     with tempfile.TemporaryDirectory(prefix="rlinsight-") as scratch:
-        trace = Path(scratch) / mode
-        profile = HERE.parent / "examples" / f"{mode}.yaml"
-        command = ["rlinsight", "run", "--profile", str(profile), "--trace", str(trace)]
-        subprocess.run(
-            [f"{sysconfig.get_path('scripts')}/{command[0]}", *command[1:]], check=True, cwd=scratch
-        )
-        subprocess.run(
-            [f"{sysconfig.get_path('scripts')}/rlinsight", "validate", str(trace)], check=True
-        )
-        keep(trace, HERE / mode, scratch)
+        trace = Path(scratch) / Path(name).name
+        profile = Path(scratch) / "profile.yaml"
+        kind = name.removeprefix("provoked/")
+        change = {"base": name} if kind == name else provoked()[kind]
+        profile.write_text(yaml.safe_dump(profile_of(change)))
+        slow = change.get("throttled")
+        with throttled(trace, **slow) if slow else nullcontext():
+            cli("run", "--profile", str(profile), "--trace", str(trace), cwd=scratch)
+        cli("validate", str(trace), cwd=scratch)
+        keep(trace, HERE / name, scratch)
+
+
+def provoked() -> dict[str, dict[str, Any]]:
+    """Return the runs with one deliberate fault each, by kind."""
+    found: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "provoked.yaml").read_text())
+    return found
+
+
+def profile_of(change: dict[str, Any]) -> dict[str, Any]:
+    """Return the example that `change` is based on, changed."""
+    example = HERE.parent / "examples" / f"{change['base']}.yaml"
+    config: dict[str, Any] = yaml.safe_load(example.read_text())
+    config["overrides"] |= change.get("overrides", {})
+    return config | {key: change[key] for key in ("resources", "steps") if key in change}
+
+
+def cli(*arguments: str, cwd: str) -> None:
+    """Run the command line; a failed run ends the recording."""
+    subprocess.run([CLI, *arguments], check=True, cwd=cwd)
 
 
 def keep(trace: Path, target: Path, scratch: str) -> None:
     """Copy tables and manifest; paths of this machine become placeholders."""
     shutil.rmtree(target, ignore_errors=True)
-    target.mkdir()
+    target.mkdir(parents=True)
     for table in trace.glob("*.arrow"):
         shutil.copy(table, target)
     manifest = (trace / "manifest.json").read_text()
@@ -56,6 +86,12 @@ def keep(trace: Path, target: Path, scratch: str) -> None:
     sys.stdout.write(f"{target.name}: {size / 1e6:.2f} MB\n")
 
 
+def main(names: list[str]) -> None:
+    """Record what is named, one after the other."""
+    for name in names or MODES:
+        for one in [f"provoked/{kind}" for kind in provoked()] if name == "provoked" else [name]:
+            record(one)
+
+
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or MODES:
-        record(chosen)
+    main(sys.argv[1:])

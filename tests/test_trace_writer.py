@@ -21,6 +21,7 @@ import pytest
 import rlinsight
 from rlinsight.errors import TraceError
 from rlinsight.trace.schema import TABLES
+from rlinsight.trace.stream import TableStream
 
 
 def rows(folder: Path, table: str) -> list[dict]:
@@ -436,6 +437,21 @@ def test_a_folder_that_cannot_be_written_does_not_stop_training(tmp_path, capsys
     with rlinsight.TraceWriter(tmp_path / "t") as w:
         w.counter("x", 1)
     assert "rows are being dropped" in capsys.readouterr().err
+
+
+def test_a_disk_that_hangs_does_not_keep_the_program_from_ending(tmp_path, monkeypatch, capsys):
+    answers = threading.Event()
+    monkeypatch.setattr(TableStream, "append", lambda *_: answers.wait(60))
+    monkeypatch.setattr("rlinsight.trace.flusher._PATIENCE_S", 0.2)
+    w = rlinsight.TraceWriter(tmp_path / "t", flush_interval_s=0.01)
+    w.counter("x", 1)
+    try:
+        w.close()
+        assert "the disk does not answer" in capsys.readouterr().err
+        w.counter("x", 2)
+        assert w.buffers["counters"].dropped == 1
+    finally:
+        answers.set()
 
 
 def test_a_graceful_signal_leaves_a_complete_trace(tmp_path):

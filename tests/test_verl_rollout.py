@@ -15,6 +15,7 @@ import rlinsight
 from rlinsight.collectors.verl import actors, agent_loop, engine, identity, replica, rollout, wrap
 from rlinsight.collectors.verl.agent_loop import output_uid, sample_uid, tagging
 from rlinsight.collectors.verl.engine import Envelope, ReplicaGauges
+from rlinsight.collectors.verl.prefix_cache import HitRate
 from rlinsight.runs.cpu import metadata
 
 metadata.install()
@@ -31,7 +32,7 @@ with warnings.catch_warnings():
         EngineCoreRequest,
         FinishReason,
     )
-    from vllm.v1.metrics.stats import IterationStats, SchedulerStats
+    from vllm.v1.metrics.stats import IterationStats, PrefixCacheStats, SchedulerStats
 
 SECOND = 1_000_000_000
 real_sleep = asyncio.sleep
@@ -226,6 +227,17 @@ def test_running_and_waiting_requests_are_recorded_at_every_change(tmp_path):
     assert [v for n, v in seen if n == "waiting_requests"] == [0, 3, 0]
     assert [v for n, v in seen if n == "preemptions"] == [0, 2]
     assert [v for n, v in seen if n == "kv_cache_usage"] == [0.4, 0.0]
+
+
+def test_the_hit_rate_of_an_interval_is_hits_over_looked_up_tokens():
+    rate = HitRate(interval_ns=SECOND)
+    seen = [
+        rate.add(at, PrefixCacheStats(requests=1, queries=queries, hits=hits))
+        for at, queries, hits in [(0, 40, 0), (SECOND // 2, 60, 30), (SECOND, 100, 70)]
+    ]
+    assert seen == [None, None, 0.5]
+    assert rate.add(2 * SECOND, None) is None  # nothing was looked up: no rate, not 0
+    assert rate.add(3 * SECOND, PrefixCacheStats(requests=1, queries=10, hits=0)) == 0.0
 
 
 def test_counts_add_over_the_engines_of_a_replica_and_drop_when_all_is_aborted(tmp_path):

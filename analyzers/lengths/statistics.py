@@ -14,9 +14,9 @@ Worked example: group a with 10 and 30, group b with 40 and 40: mean 30, total 1
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -28,6 +28,9 @@ from rlinsight.analyzers.lengths.tail import TailCost, tail_cost
 from rlinsight.analyzers.staleness.identity import key
 from rlinsight.analyzers.staleness.lags import cohort, trained_in
 from rlinsight.trace.topology import Topology
+
+if TYPE_CHECKING:
+    from rlinsight.analyzers.result import StepRow
 
 Window = tuple[int, int]
 
@@ -219,6 +222,24 @@ def reported_dp_imbalance(metrics: pl.DataFrame | None, steps: pl.Series) -> flo
     """
     if metrics is None:
         return None
+    table = _rank_tokens(metrics, steps)
+    found = table.select(pl.col("uneven").mean()).item()
+    return None if found is None else float(found)
+
+
+def step_sizes(steps: Sequence[StepRow], metrics: pl.DataFrame) -> pl.DataFrame:
+    """Return seconds, tokens and dp_imbalance of each step, null where unknown."""
+    table = pl.DataFrame(
+        [(row.step, row.duration_s, row.tokens) for row in steps],
+        schema={"step": pl.Int32, "seconds": pl.Float64, "tokens": pl.Int64},
+        orient="row",
+    )
+    uneven = _rank_tokens(metrics, table["step"]).select("step", dp_imbalance="uneven")
+    return table.join(uneven, on="step", how="left", maintain_order="left")
+
+
+def _rank_tokens(metrics: pl.DataFrame, steps: pl.Series) -> pl.DataFrame:
+    """Return max / mean - 1 of the ranks' tokens (`uneven`) per logged step."""
     keys = ["global_seqlen/balanced_max", "global_seqlen/max", "global_seqlen/mean"]
     mine = metrics.filter(
         pl.col("key").is_in(keys) & pl.col("step").is_in(steps.unique().to_list())
@@ -229,9 +250,8 @@ def reported_dp_imbalance(metrics: pl.DataFrame | None, steps: pl.Series) -> flo
     }
     table = values[keys[2]].join(values[keys[0]], on="step", how="left")
     table = table.join(values[keys[1]], on="step", how="left")
-    uneven = (pl.coalesce(keys[0], keys[1]) / pl.col(keys[2]) - 1).mean()
-    found = table.filter(pl.col(keys[2]) > 0).select(uneven).item()
-    return None if found is None else float(found)
+    uneven = pl.coalesce(keys[0], keys[1]) / pl.col(keys[2]) - 1
+    return table.filter(pl.col(keys[2]) > 0).select("step", uneven=uneven)
 
 
 def _with_replica(samples: pl.DataFrame, requests: pl.DataFrame) -> pl.DataFrame:

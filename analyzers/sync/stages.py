@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from rlinsight.analyzers.engines.cache_warm_up import CacheWarmUp, cache_warm_up
 from rlinsight.analyzers.quality.trends import theil_sen
 from rlinsight.analyzers.significance import kendall_two_sided
 from rlinsight.analyzers.sync.records import (
@@ -101,6 +102,7 @@ class SyncReport:
     syncs: tuple[Sync, ...]
     by_backend: dict[str, SyncStages]
     main: str
+    cache_warm_up: tuple[CacheWarmUp, ...]
 
     @property
     def growing(self) -> bool:
@@ -115,8 +117,11 @@ def syncs(
     markers: pl.DataFrame,
     topology: Topology,
     window: tuple[int, int] | None = None,
+    counters: pl.DataFrame | None = None,
 ) -> SyncReport | None:
     """Return the weight syncs of the driver that touch `window` (ns); None where there is none.
+
+    `counters` tell how long the replicas' prefix caches take to recover, over the whole run.
 
     Without the driver's spans the markers `param_sync` of the driver tell each sync's time
     and stages.
@@ -133,7 +138,9 @@ def syncs(
         name: _stages([sync for sync in found if (sync.backend or "unknown") == name])
         for name in backends
     }
-    return SyncReport(found, kinds, max(kinds, key=lambda name: kinds[name].total_s))
+    main = max(kinds, key=lambda name: kinds[name].total_s)
+    warm = () if counters is None else cache_warm_up(counters, markers)
+    return SyncReport(found, kinds, main, warm)
 
 
 def _stages(mine: Sequence[Sync]) -> SyncStages:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rlinsight.collectors.verl import wrap
 from rlinsight.collectors.verl.gauges import record_changes
 from rlinsight.collectors.verl.hooks import Call, Hook
+from rlinsight.collectors.verl.prefix_cache import HitRate
 
 if TYPE_CHECKING:
     from rlinsight.trace.writer import TraceWriter
@@ -92,6 +93,7 @@ class ReplicaGauges:
     def __post_init__(self) -> None:
         self._engines: dict[int, tuple[int, int, float]] = {}
         self._usage = Envelope(self.interval_ns)
+        self._hits = HitRate(self.interval_ns)
         self._counted: tuple[int | None, ...] = ()
 
     def update(self, rec: TraceWriter, engine: int, scheduler: Any, iteration: Any) -> None:
@@ -106,6 +108,7 @@ class ReplicaGauges:
             self._engines[engine] = state
             usage = max(state[2] for state in self._engines.values())
             self._record_usage(rec, self._usage.add(now_ns, usage))
+            self._record_hits(rec, now_ns, getattr(scheduler, "prefix_cache_stats", None))
         self._record_counts(rec, now_ns)
 
     def drained(self, rec: TraceWriter) -> None:
@@ -130,6 +133,11 @@ class ReplicaGauges:
     def _record_usage(self, rec: TraceWriter, points: list[tuple[int, float]]) -> None:
         for ts_ns, value in points:
             rec.counter("kv_cache_usage", value, lane=self.lane, ts_ns=ts_ns)
+
+    def _record_hits(self, rec: TraceWriter, now_ns: int, stats: Any) -> None:
+        rate = self._hits.add(now_ns, stats)
+        if rate is not None:
+            rec.counter("prefix_cache_hit_rate", rate, lane=self.lane, ts_ns=now_ns)
 
 
 _replicas: dict[str, ReplicaGauges] = {}
@@ -206,7 +214,10 @@ HOOKS = (
         name=HOOK_NAME,
         module="vllm.v1.engine.async_llm",
         target="AsyncLLM.__init__",
-        records="counters running_requests, waiting_requests, kv_cache_usage, preemptions",
+        records=(
+            "counters running_requests, waiting_requests, kv_cache_usage, preemptions, "
+            "prefix_cache_hit_rate"
+        ),
         enter=add_stat_logger,
         needs=("stat_loggers",),
     ),

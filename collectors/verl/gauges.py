@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from rlinsight.trace.writer import TraceWriter
 
-_last: dict[tuple[int, str, str], float] = {}
+_last: WeakKeyDictionary[TraceWriter, dict[tuple[str, str], float]] = WeakKeyDictionary()
 
 
 def record_changes(
     rec: TraceWriter, lane: str, values: Mapping[str, float | None], *, ts_ns: int | None = None
 ) -> None:
     """Record each value that differs from the one recorded last; None (unknown) is left out."""
+    last = _last.setdefault(rec, {})
     for name, value in values.items():
-        key = (id(rec), lane, name)
-        if value is None or _last.get(key) == value:
+        if value is None or last.get((lane, name)) == value:
             continue
-        _last[key] = value
+        last[lane, name] = value
         rec.counter(name, value, lane=lane, ts_ns=ts_ns)

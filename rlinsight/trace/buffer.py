@@ -28,6 +28,7 @@ class TableBuffer:
         self._wake = wake
         self._block = block
         self._room = threading.Event()
+        self._counting = threading.Lock()
 
     def append(self, row: tuple[Any, ...]) -> None:
         """Add one row, or count it as dropped when the buffer is full."""
@@ -35,10 +36,15 @@ class TableBuffer:
         size = len(flat)
         if size >= self._early:
             if size >= self._limit and not self._wait_for_room():
-                self.dropped += 1
+                self.drop(1)
                 return
             self._wake.set()
         flat.extend(row)
+
+    def drop(self, rows: int) -> None:
+        """Count rows that will not be written."""
+        with self._counting:  # `+=` of two threads could lose one
+            self.dropped += rows
 
     def take(self, max_rows: int) -> list[Any]:
         """Remove and return up to `max_rows` complete rows, flattened, oldest first."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import blake2b
 from typing import IO, Any, Final
 
@@ -34,6 +34,12 @@ class Source:
     size: int
     tail: str
     damage: str | None = None
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Source:
+        """Read what was stored; keys that only a later version knows are left out."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{key: value for key, value in stored.items() if key in known})
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ def open_compacted(folder: Folder, name: TableName, size: int) -> CompactedTable
         columns=tuple(schema.names),
         batch_count=batch_count,
         index=index if fits else None,
-        sources=tuple(Source(**source) for source in _parsed(metadata.get(SOURCES_KEY))),
+        sources=tuple(map(Source.from_dict, _parsed(metadata.get(SOURCES_KEY)))),
     )
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rlinsight.trace.writer import TraceWriter
 
 _MAX_BATCH_ROWS = 1 << 15
+#: How long the end of a process may wait for a disk that does not answer.
+_PATIENCE_S = 10.0
 
 
 class Flusher:
@@ -60,15 +62,12 @@ class Flusher:
             return
         self._closing = True
         self._wake.set()
-        self._thread.join(timeout=5)
-        self._ended_ns = self._now_ns()
-        self.flush()
+        self._thread.join(timeout=_PATIENCE_S)
+        if self._thread.is_alive():
+            self._report.complain("the disk does not answer; what is buffered is lost")
         self._closed = True
         for buffer in self._buffers.values():
             buffer.close()
-        for stream in self._streams.values():
-            stream.close()
-        self._file.close()
         atexit.unregister(self.close)
 
     def abandon(self) -> None:
@@ -82,6 +81,11 @@ class Flusher:
             self._wake.clear()
             if not self._closing:
                 self.flush()
+        self._ended_ns = self._now_ns()
+        self.flush()
+        for stream in self._streams.values():
+            stream.close()
+        self._file.close()
 
     def _flush_open(self, table: TableName, buffer: TableBuffer) -> None:
         """Show each interval that is still open once; its closed row will cancel this one."""
@@ -100,10 +104,10 @@ class Flusher:
         try:
             unstorable = self._streams[table].append(flat)
         except Exception as error:  # whatever it is, the rows that follow must still be written
-            buffer.dropped += rows
+            buffer.drop(rows)
             self._report.complain(f"rows are being dropped: {error}")
         else:
-            buffer.dropped += unstorable
+            buffer.drop(unstorable)
             buffer.written += rows - unstorable
             if unstorable:
                 self._report.complain(f"table `{table}` was given rows that it cannot store")

@@ -183,7 +183,7 @@ class TraceWriter:
         try:
             row = row_of(table, columns)
         except TypeError as error:
-            self.buffers[table].dropped += 1
+            self.buffers[table].drop(1)
             self.report.complain(str(error))
         else:
             self.buffers[table].append(row)

@@ -12,14 +12,32 @@ SHORT = {
     "overrides": {"trainer.test_freq": 2, "trainer.save_freq": 3},
 }
 
+#: One of the modes trains a critic, too, and asks a reference policy.
+CRITIC = {
+    "algorithm.adv_estimator": "gae",
+    "actor_rollout_ref.actor.use_kl_loss": True,
+    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": 16,
+    "critic.strategy": "fsdp2",
+    "critic.ppo_micro_batch_size_per_gpu": 16,
+}
+WITH_CRITIC = {"ref_log_prob", "values", "update_critic"}
+
 #: What a trainer's driver must show in every mode.
 DRIVER = {"step", "wait_samples", "advantage", "update_actor", "weight_sync", "validate"}
-ENGINE_GAUGES = {"running_requests", "waiting_requests", "kv_cache_usage", "preemptions"}
+ENGINE_GAUGES = {
+    "running_requests", "waiting_requests", "kv_cache_usage", "preemptions",
+    "prefix_cache_hit_rate",
+}  # fmt: skip
+
+
+def short(mode: str) -> dict:
+    """Return what is changed in the example of `mode`."""
+    return SHORT | {"overrides": SHORT["overrides"] | (CRITIC if mode == "sync" else {})}
 
 
 @pytest.fixture(scope="module", params=MODES)
 def run(request, recorded):
-    return recorded(request.param, **SHORT)
+    return recorded(request.param, **short(request.param))
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +110,12 @@ def test_driver_phases(trace, spans):
     assert seen >= DRIVER | {"checkpoint"}
     if trace.mode != "fully_async":  # which takes the rollout's log-probs by default
         assert "old_log_prob" in seen
+
+
+def test_critic_and_reference_policy(trace, spans):
+    only_in(trace, "sync")
+    assert activities(spans, "trainer") >= WITH_CRITIC
+    assert activities(spans, "trainer/rank0") >= WITH_CRITIC
 
 
 def test_driver_phases_know_their_step_and_version(spans):

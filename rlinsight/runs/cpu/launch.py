@@ -79,6 +79,8 @@ _VLLM = {
     # Several replicas share the cores: binding each to all of them makes them fight.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_NO_USAGE_STATS": "1",
+    # Otherwise vLLM starts its worker as a process of its own, even where `uni` is asked for.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     # torch.compile costs a C++ compilation at start and gains nothing on a tiny model.
     "TORCHDYNAMO_DISABLE": "1",
 }
@@ -104,6 +106,9 @@ _COMMON = (
     "actor_rollout_ref.model.use_remove_padding=False",
     "++actor_rollout_ref.model.override_config.attn_implementation=sdpa",
     "actor_rollout_ref.model.enable_gradient_checkpointing=False",
+    "critic.fsdp.use_torch_compile=False",
+    "critic.model.use_remove_padding=False",
+    "critic.model.enable_gradient_checkpointing=False",
     "actor_rollout_ref.rollout.name=vllm",
     "actor_rollout_ref.rollout.enforce_eager=True",
     # vLLM cannot put weights and KV cache to sleep on the CPU; host memory holds both sides.

@@ -80,6 +80,28 @@ def _copy_what_is_saved(original: Function) -> Function:
     return save
 
 
+def _without_pinning(original: Function) -> Function:
+    def policy(**_: bool) -> Any:
+        return original(pin_memory=False)
+
+    return policy
+
+
+def _portable_attention(_original: Function) -> Function:
+    def load(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
+        from transformers import AutoModelForTokenClassification
+
+        return AutoModelForTokenClassification.from_pretrained(
+            local_path,
+            dtype=torch_dtype,
+            config=model_config,
+            attn_implementation="sdpa",
+            trust_remote_code=trust_remote_code,
+        )
+
+    return load
+
+
 def _accept(_original: Function) -> Function:
     return lambda *_: None
 
@@ -111,6 +133,22 @@ PATCHES: tuple[Patch, ...] = (
             "old log-probs silently come from the new policy"
         ),
         replace=_copy_what_is_saved,
+    ),
+    Patch(
+        name="reference_offload",
+        module="verl.workers.engine.fsdp.transformer_impl",
+        function="CPUOffloadPolicy",
+        parameters=("pin_memory",),
+        why="FSDP2 keeps the reference policy in pinned memory, which needs an accelerator",
+        replace=_without_pinning,
+    ),
+    Patch(
+        name="critic_attention",
+        module="verl.utils.model",
+        function="load_valuehead_model",
+        parameters=("local_path", "torch_dtype", "model_config", "trust_remote_code"),
+        why="the critic's model asks for flash attention whatever the configuration says",
+        replace=_portable_attention,
     ),
     Patch(
         name="fsdp1_sync_module_states",
