@@ -23,12 +23,16 @@ TWO = rlinsight.Topology(
 )
 
 
+def used(trace, topology, window):
+    return slot_use(trace.requests.collect(), trace.counters.collect(), topology, window)
+
+
 def test_the_worked_example_of_slots(tmp_path):
     t = Timeline(tmp_path / "t")
     for _ in range(4):
         t.gen(0, 5)
     t.gen(5, 10)
-    (replica,) = slot_use(t.open().requests.collect(), TOPOLOGY, (0, 20 * S)).lanes
+    (replica,) = used(t.open(), TOPOLOGY, (0, 20 * S)).lanes
     assert replica.utilization == pytest.approx(25 / 80)
     assert replica.generating_ratio == pytest.approx(0.5)
     assert replica.nearly_alone_share == pytest.approx(0.5)
@@ -38,7 +42,7 @@ def test_the_worked_example_of_slots(tmp_path):
 def test_hybrid_and_standalone_slots_are_never_added_up(tmp_path):
     t = Timeline(tmp_path / "t", TWO)
     t.gen(0, 10)
-    found = slot_use(t.open().requests.collect(), TWO, (0, 10 * S)).by_kind
+    found = used(t.open(), TWO, (0, 10 * S)).by_kind
     assert found["standalone"].utilization == pytest.approx(1 / 4)
     assert found["hybrid"].utilization == 0.0
     assert found["hybrid"].nearly_alone_share is None
@@ -48,15 +52,29 @@ def test_more_requests_than_slots_show_above_one(tmp_path):
     t = Timeline(tmp_path / "t")
     for _ in range(6):
         t.gen(0, 10)
-    (replica,) = slot_use(t.open().requests.collect(), TOPOLOGY, (0, 10 * S)).lanes
+    (replica,) = used(t.open(), TOPOLOGY, (0, 10 * S)).lanes
     assert replica.utilization == pytest.approx(1.5)
     assert replica.over_capacity_ratio == 1.0
+
+
+def test_the_engines_own_count_tells_running_from_waiting(tmp_path):
+    """Six requests 0-10, four slots: 0-5 four run, then two, as the counter says."""
+    t = Timeline(tmp_path / "t")
+    for _ in range(6):
+        t.gen(0, 10)
+    for at, running in ((-1, 4), (5, 2), (10, 0)):
+        t.writer.counter("running_requests", running, lane="replica0", ts_ns=at * S)
+    (replica,) = used(t.open(), TOPOLOGY, (0, 20 * S)).lanes
+    assert replica.evidence == "engine counter"
+    assert replica.utilization == pytest.approx((5 * 4 + 5 * 2) / (20 * 4))
+    assert (replica.peak_running, replica.mean_running) == (4, 1.5)
+    assert (replica.generating_ratio, replica.over_capacity_ratio) == (0.5, 0.5)
 
 
 def test_without_any_request_nothing_is_known(tmp_path):
     t = Timeline(tmp_path / "t")
     t.step(1, 0, 10)
-    assert slot_use(t.open().requests.collect(), TOPOLOGY, (0, 10 * S)).lanes == ()
+    assert used(t.open(), TOPOLOGY, (0, 10 * S)).lanes == ()
 
 
 requests = st.lists(

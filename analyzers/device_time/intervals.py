@@ -27,7 +27,10 @@ def union(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     vanish. The rows of a group are brought together; then blocks of a few groups at a time
     are laid end to end on one integer axis, where one running maximum serves all of them.
     """
-    kept = intervals.lazy().select(*by, "start_ns", "end_ns").filter(_LASTS).collect().rechunk()
+    kept = intervals.select(*by, "start_ns", "end_ns")
+    if not kept.select(_LASTS.all()).item():  # a filter that keeps all would copy all
+        kept = kept.filter(_LASTS)
+    kept = kept.rechunk()
     if kept.is_empty():
         return kept
     start, end = (kept[column].to_numpy() for column in ("start_ns", "end_ns"))

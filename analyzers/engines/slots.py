@@ -1,11 +1,12 @@
 """Slot utilization: how full the replicas are while they generate.
 
 Problem: a replica with one long response left occupies its device exactly as a full one does,
-so busy time alone hides the long tail. Definition (Little's law on the recorded requests):
-slot utilization = integral of the requests in flight over the window / (capacity x window).
+so busy time alone hides the long tail. Definition: slot utilization = integral of the running
+requests over the window / (capacity x window), validation included.
 
-A value above 1 says that requests queue in front of the engine; nothing is clamped. Requests
-in flight include those that wait inside the server, and validation.
+What runs is what the engine's own counter `running_requests` says. Where it was not recorded,
+requests in flight stand for it (Little's law); they include those that wait inside the server,
+so a value above 1 then says that requests queue in front of the engine. Nothing is clamped.
 
 Worked example: capacity 4, four requests over 0-5, one over 5-10, window 0-20: 25 request-
 seconds of 80 slot-seconds are 0.3125; the replica generates half of the window, and half of
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -24,6 +26,7 @@ from rlinsight.analyzers.device_time.intervals import time_order
 from rlinsight.trace.topology import Lane, Topology
 
 Window = tuple[int, int]
+Evidence = Literal["engine counter", "requests in flight"]
 
 #: At most this share of the slots in use (and always a single request) is "nearly alone".
 ALONE_SHARE = 0.125
@@ -33,7 +36,9 @@ ALONE_SHARE = 0.125
 class LaneSlots:
     """One replica. Ratios are of the window, `nearly_alone_share` is of its generating time.
 
-    `utilization` and `over_capacity_ratio` are None where the capacity is not known.
+    `utilization` and `over_capacity_ratio` are None where the capacity is not known; the latter
+    is the time with more requests in flight than slots. `evidence` is what running requests
+    were counted from.
     """
 
     lane: str
@@ -45,6 +50,7 @@ class LaneSlots:
     generating_ratio: float
     nearly_alone_share: float | None
     over_capacity_ratio: float | None
+    evidence: Evidence
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,9 @@ class SlotUse:
     lanes: tuple[LaneSlots, ...]
 
 
-def slot_use(requests: pl.DataFrame, topology: Topology, window: Window) -> SlotUse:
+def slot_use(
+    requests: pl.DataFrame, counters: pl.DataFrame, topology: Topology, window: Window
+) -> SlotUse:
     """Return how the slots of each declared replica were used within `window` (ns).
 
     A replica without requests was used 0 when others recorded theirs; where no request was
@@ -78,12 +86,15 @@ def slot_use(requests: pl.DataFrame, topology: Topology, window: Window) -> Slot
     replicas = topology.replicas()
     if requests.is_empty() or window[0] >= window[1]:
         return SlotUse({}, ())
-    levels = running_levels(requests, [lane.id for lane in replicas], window)
-    limits = _alone_limits(replicas).with_columns(pl.col("lane").cast(levels.schema["lane"]))
-    times = _times(levels.join(limits, on="lane", how="left"))
-    rows = {row["lane"]: row for row in times.iter_rows(named=True)}
+    in_flight = running_levels(requests, [lane.id for lane in replicas], window)
+    limits = _alone_limits(replicas)
+    rows, counted = (
+        _times(levels, limits) for levels in (in_flight, counted_levels(counters, window))
+    )
     width = window[1] - window[0]
-    lanes = tuple(_lane_slots(lane, rows[lane.id], width) for lane in replicas)
+    lanes = tuple(
+        _lane_slots(lane, rows[lane.id], counted.get(lane.id), width) for lane in replicas
+    )
     kinds = dict.fromkeys(lane.engine_kind or "unknown" for lane in lanes)
     return SlotUse({kind: _kind_slots(kind, lanes) for kind in kinds}, lanes)
 
@@ -116,6 +127,26 @@ def running_levels(requests: pl.DataFrame, lanes: Sequence[str], window: Window)
     return pl.DataFrame({"lane": pl.Series(lanes, dtype=names).gather(place), **columns})
 
 
+def counted_levels(counters: pl.DataFrame, window: Window) -> pl.DataFrame:
+    """Return the engines' own running requests over time: (lane, start_ns, end_ns, running).
+
+    From the counter `running_requests`, which holds from one row to the next; what a lane's
+    first row in the window leaves before it is unknown and left out.
+    """
+    start, end = window
+    rows = counters.filter((pl.col("name") == "running_requests") & (pl.col("ts_ns") < end))
+    return (
+        rows.sort("ts_ns", maintain_order=True)
+        .select(
+            "lane",
+            start_ns=pl.col("ts_ns").clip(lower_bound=start),
+            end_ns=pl.col("ts_ns").shift(-1).over("lane").fill_null(end).clip(lower_bound=start),
+            running=pl.col("value").cast(pl.Int64),
+        )
+        .filter(pl.col("start_ns") < pl.col("end_ns"))
+    )
+
+
 def _alone_limits(replicas: Sequence[Lane]) -> pl.DataFrame:
     rows = [
         (lane.id, lane.capacity, max(1, int(ALONE_SHARE * (lane.capacity or 0))))
@@ -125,18 +156,28 @@ def _alone_limits(replicas: Sequence[Lane]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _times(levels: pl.DataFrame) -> pl.DataFrame:
+def _times(levels: pl.DataFrame, limits: pl.DataFrame) -> dict[str, dict[str, int]]:
+    """Return the request-time and the times of each lane by how full it was, in ns."""
     width, running = pl.col("end_ns") - pl.col("start_ns"), pl.col("running")
-    return levels.group_by("lane").agg(
-        request_ns=(width * running).sum(),
-        peak=running.max(),
-        generating_ns=width.filter(running > 0).sum(),
-        alone_ns=width.filter((running > 0) & (running <= pl.col("alone"))).sum(),
-        over_ns=width.filter(running > pl.col("capacity")).sum(),
+    known = limits.with_columns(pl.col("lane").cast(levels.schema["lane"], strict=False))
+    times = (
+        levels.join(known, on="lane", how="left")
+        .group_by("lane")
+        .agg(
+            request_ns=(width * running).sum(),
+            peak=running.max(),
+            generating_ns=width.filter(running > 0).sum(),
+            alone_ns=width.filter((running > 0) & (running <= pl.col("alone"))).sum(),
+            over_ns=width.filter(running > pl.col("capacity")).sum(),
+        )
     )
+    return {row["lane"]: row for row in times.iter_rows(named=True)}
 
 
-def _lane_slots(lane: Lane, row: dict[str, int], width: int) -> LaneSlots:
+def _lane_slots(
+    lane: Lane, in_flight: dict[str, int], counted: dict[str, int] | None, width: int
+) -> LaneSlots:
+    row = counted or in_flight
     mean = row["request_ns"] / width
     return LaneSlots(
         lane=lane.id,
@@ -145,9 +186,10 @@ def _lane_slots(lane: Lane, row: dict[str, int], width: int) -> LaneSlots:
         utilization=mean / lane.capacity if lane.capacity else None,
         mean_running=mean,
         peak_running=row["peak"],
-        generating_ratio=row["generating_ns"] / width,
+        generating_ratio=in_flight["generating_ns"] / width,
         nearly_alone_share=_ratio(row["alone_ns"], row["generating_ns"]),
-        over_capacity_ratio=row["over_ns"] / width if lane.capacity else None,
+        over_capacity_ratio=in_flight["over_ns"] / width if lane.capacity else None,
+        evidence="engine counter" if counted else "requests in flight",
     )
 
 

@@ -19,11 +19,22 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 CLI = Path(sysconfig.get_path("scripts")) / "rlinsight"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give real runs their time; tests that look at the same run stay in one process."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.e2e)
             item.add_marker(pytest.mark.timeout(1500))
+            item.add_marker(pytest.mark.xdist_group(_run_of(item)))
+
+
+def _run_of(item: pytest.Item) -> str:
+    """Return which run a test looks at: a mode, or one of its own."""
+    if item.path.stem == "test_check":
+        return "sync"
+    values = item.callspec.params if hasattr(item, "callspec") else {}
+    return str(values.get("run", item.name))
 
 
 class Run:
