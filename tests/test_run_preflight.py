@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from rlinsight.errors import PreflightError
-from rlinsight.runs import preflight
-from rlinsight.runs.checks import batches, cluster, estimate, machine, sequences, software
+from rlinsight.runs import kernel_window, preflight
+from rlinsight.runs.checks import batches, cluster, estimate, machine, sequences, software, training
 from rlinsight.runs.checks.facts import Facts
 from rlinsight.runs.plan import managed, wrapped
 from rlinsight.runs.profile import parse
@@ -174,6 +174,19 @@ def test_an_engine_limit_below_the_longest_sequence_is_a_warning():
     assert sequences.engine_takes_a_sequence(facts(settings=seen)).severity == "warning"
     seen[f"{ROLLOUT}.max_model_len"] = 4096
     assert sequences.engine_takes_a_sequence(facts(settings=seen)) is None
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_an_engine_longer_than_the_models_positions_is_refused_before_the_start(tmp_path, nested):
+    positions = {"max_position_embeddings": 1024}
+    config = {"text_config": positions} if nested else positions
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    check = sequences.model_takes_a_sequence
+    seen = {f"{ROLLOUT}.max_model_len": 1025}
+    assert "1024 positions" in check(facts(settings=seen, model=str(tmp_path))).message
+    seen[f"{ROLLOUT}.max_model_len"] = 1024
+    assert check(facts(settings=seen, model=str(tmp_path))) is None
+    assert check(facts(settings=seen, model=str(tmp_path / "elsewhere"))) is None
 
 
 @pytest.mark.parametrize(
@@ -436,3 +449,59 @@ def test_without_verl_the_check_says_so_and_the_rest_still_runs(tmp_path):
     )
     assert "packages not installed: verl, ray, vllm" in done.stdout
     assert "files model `/nope`" in done.stdout
+
+
+# -- training ------------------------------------------------------------------------------
+
+FUSED = "actor_rollout_ref.model.use_fused_kernels"
+
+
+@pytest.fixture
+def flash_attn(monkeypatch):
+    """Say whether flash-attn is installed."""
+
+    def say(is_installed):
+        monkeypatch.setattr(training, "fused_log_probs", lambda: is_installed)
+
+    return say
+
+
+def test_a_loop_over_tokens_is_warned_of(flash_attn):
+    flash_attn(False)
+    problem = training.log_probs_are_vectorized(facts(device="cuda"))
+    assert "Python loop over tokens" in problem.message
+    assert problem.severity == "warning"
+    assert training.log_probs_are_vectorized(facts(device="cuda", settings={FUSED: True})) is None
+    assert training.log_probs_are_vectorized(facts(device="cpu")) is None
+    flash_attn(True)
+    assert training.log_probs_are_vectorized(facts(device="cuda")) is None
+
+
+@pytest.mark.parametrize(
+    ("tied", "strategy", "is_refused"),
+    [(False, "fsdp2", True), (True, "fsdp2", False), (False, "fsdp", False)],
+)
+def test_fused_kernels_that_would_meet_a_sharded_head(tmp_path, tied, strategy, is_refused):
+    (tmp_path / "config.json").write_text(json.dumps({"tie_word_embeddings": tied}))
+    settings = {FUSED: True, f"{ACTOR}.strategy": strategy}
+    found = training.fused_kernels_find_their_weights(facts(settings=settings, model=str(tmp_path)))
+    assert (found is not None) is is_refused
+    if is_refused:
+        assert "mixed torch.Tensor and DTensor" in found.message
+
+
+def test_of_an_unknown_model_nothing_is_said():
+    settings = {FUSED: True, f"{ACTOR}.strategy": "fsdp2"}
+    found = training.fused_kernels_find_their_weights(facts(settings=settings, model="org/model"))
+    assert found is None
+
+
+def test_a_profile_that_nobody_could_open_is_warned_of(monkeypatch):
+    monkeypatch.setattr(kernel_window, "fused_log_probs", lambda: False)
+    window = {"kernel": {"steps": list(range(1, 11))}}
+    sizes = {
+        "data.train_batch_size": 512, f"{ROLLOUT}.n": 8, "data.max_response_length": 4096,
+    }  # fmt: skip
+    found = machine.kernel_window_is_small(facts(settings=sizes, profile=window))
+    assert "MiB (compressed); choose fewer" in found.message
+    assert machine.kernel_window_is_small(facts(settings=sizes)) is None

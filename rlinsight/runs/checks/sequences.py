@@ -60,19 +60,44 @@ def engine_takes_a_sequence(facts: Facts) -> Problem | None:
     )
 
 
+def model_takes_a_sequence(facts: Facts) -> Problem | None:
+    """An engine longer than the model's positions is refused by verl, minutes after the start."""
+    limit = facts.number(f"{_ROLLOUT}.max_model_len")
+    model, config = _policy(facts)
+    positions = None if config is None else _positions(config)
+    if limit is None or positions is None or limit <= positions:
+        return None
+    return Problem(
+        f"{_ROLLOUT}.max_model_len must be at most the {positions} positions of the policy "
+        f"`{model}` (max_position_embeddings), found {limit}"
+    )
+
+
 def linear_attention_is_not_split(facts: Facts) -> Problem | None:
     """Linear attention carries a state along the sequence, which Ulysses would cut."""
     share = sequence_parallel_size(facts)
     if share == 1:
         return None
-    model = facts.settings.get("actor_rollout_ref.model.path") or facts.managed.model
-    config = model_config(str(model))
+    model, config = _policy(facts)
     if config is None or not has_linear_attention(config):
         return None
     return Problem(
         f"the policy `{model}` ({config.get('model_type')}) has linear-attention layers, which "
         f"need {_ACTOR}.ulysses_sequence_parallel_size=1, found {share}"
     )
+
+
+def _policy(facts: Facts) -> tuple[str, dict[str, Any] | None]:
+    model = str(facts.settings.get("actor_rollout_ref.model.path") or facts.managed.model)
+    return model, model_config(model)
+
+
+def _positions(config: dict[str, Any]) -> int | None:
+    text = config.get("text_config")
+    for part in (config, text if isinstance(text, dict) else {}):
+        if isinstance(found := part.get("max_position_embeddings"), int):
+            return found
+    return None
 
 
 def model_config(model: str) -> dict[str, Any] | None:
@@ -98,5 +123,6 @@ def has_linear_attention(config: dict[str, Any]) -> bool:
 CHECKS: Final = (
     Check("token budget", token_budget_holds_a_sequence),
     Check("engine length", engine_takes_a_sequence),
+    Check("model length", model_takes_a_sequence),
     Check("linear attention", linear_attention_is_not_split),
 )
