@@ -2,16 +2,21 @@
 
 A benchmark fails (exit code 1) when a figure misses its bound. Machines are shared and
 noisy: figures are medians, and comparisons with peers come from one run, taken in turn.
+
+With BENCH_FIGURES in the environment the figures are written into that folder, too, for `rlinsight
+check`: beside them the yardstick, by which it takes times, so that machines can be compared.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -50,11 +55,38 @@ def median_ns(call: Callable[[], object], calls: int) -> float:
     return statistics.median(taken) - statistics.median(empty)
 
 
+def yardstick_s() -> float:
+    """Return the seconds that a fixed piece of work takes here and now: the median of nine."""
+
+    def work() -> None:
+        table: dict[int, int] = {}
+        for i in range(100_000):
+            table[i & 1023] = table.get(i & 1023, 0) + i
+        sorted(range(200_000, 0, -1), key=lambda i: i * 2654435761 % 1_000_003)
+
+    taken = []
+    for _ in range(9):
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def document(title: str, figures: list[Figure]) -> str:
+    """Return the figures as JSON, the form that `rlinsight check` reads."""
+    rows = [asdict(figure) for figure in figures]
+    return json.dumps({"benchmark": title, "yardstick_s": yardstick_s(), "figures": rows}, indent=1)
+
+
 def report(title: str, figures: list[Figure]) -> None:
     """Print the figures and exit: 0 when all bounds hold, else 1."""
     missed = [figure for figure in figures if not figure.holds]
+    folder = os.environ.get("BENCH_FIGURES")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / f"{title}.json").write_text(document(title, figures) + "\n")
     if "--json" in sys.argv:
-        print(json.dumps({"benchmark": title, "figures": [asdict(f) for f in figures]}, indent=1))
+        print(document(title, figures))
     else:
         print(title)
         for figure in figures:

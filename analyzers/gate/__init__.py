@@ -1,0 +1,1 @@
+"""Whether a run is slower than the runs that were accepted before it."""

@@ -1,0 +1,1 @@
+"""Runs that were accepted, kept in a folder: what `rlinsight check` compares with."""

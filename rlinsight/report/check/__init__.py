@@ -1,0 +1,1 @@
+"""The result of `rlinsight check`, for people and for each kind of CI."""

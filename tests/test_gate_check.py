@@ -1,0 +1,332 @@
+"""The verdicts of a check, on runs of known making."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import pytest
+from gating import TODAY, gate_runs, judged, metric
+
+from rlinsight.analyzers.gate.attribution import attribution
+from rlinsight.analyzers.gate.observation import Observation, Scalar
+from rlinsight.analyzers.gate.settings import Acknowledged, MetricSettings
+
+Kind = gate_runs.Kind
+QUIET = Kind(noise=0.01)
+THROUGHPUT = {"tokens_per_s_per_device", "samples_per_s", "step_time_s"}
+
+
+@pytest.fixture(scope="module")
+def history() -> list[Observation]:
+    return [gate_runs.observation(QUIET, seed) for seed in (1, 2, 3)]
+
+
+def run(**changes) -> Observation:
+    return gate_runs.observation(replace(QUIET, **changes), 9)
+
+
+def without(observation: Observation, *columns: str) -> Observation:
+    kept = {name: c for name, c in observation.windows.items() if name not in columns}
+    return replace(observation, windows=kept)
+
+
+def failed(result) -> set[str]:
+    return {m.name for m in result.metrics if m.fails}
+
+
+# -- pass and fail -------------------------------------------------------------------------
+
+
+def test_an_equal_run_passes(history):
+    result = judged(run(), *history)
+    assert (result.verdict, result.exit_code) == ("PASS", 0)
+    assert metric(result, "step_time_s").runs == 3
+
+
+def test_a_slower_phase_fails_and_is_named(history):
+    result = judged(run(slow={"update_actor": 1.6}), *history)
+    assert (result.verdict, result.exit_code) == ("FAIL", 1)
+    assert failed(result) == THROUGHPUT
+    leading = result.attribution.leading
+    assert (leading.pool, leading.state) == ("trainer", "train.update_actor")
+    assert leading.per_token == pytest.approx(0.6, abs=0.1)
+    assert result.attribution.pace_ratio == pytest.approx(
+        result.attribution.period_ratio / result.attribution.tokens_ratio
+    )
+
+
+def test_a_faster_run_passes_and_is_called_better(history):
+    result = judged(run(slow={"update_actor": 0.5}), *history)
+    assert result.verdict == "PASS"
+    assert {metric(result, name).direction for name in THROUGHPUT} == {"better"}
+
+
+def test_idle_that_grows_because_the_other_side_is_faster_does_not_fail(history):
+    """The trainer waits for a larger share of a shorter step."""
+    result = judged(run(slow={"update_actor": 0.5}), *history)
+    idle = metric(result, "idle.trainer")
+    assert (idle.verdict, idle.gates, result.exit_code) == ("FAIL", False, 0)
+
+
+def test_a_watched_metric_can_be_made_to_gate(history):
+    gated = {"idle.*": MetricSettings(gates=True)}
+    result = judged(run(slow={"update_actor": 0.5}), *history, metrics=gated)
+    assert (result.verdict, failed(result)) == ("FAIL", {"idle.trainer"})
+
+
+def test_a_change_within_the_corridor_passes_however_sure(history):
+    wide = {name: MetricSettings(relative=0.9) for name in THROUGHPUT}
+    assert judged(run(slow={"update_actor": 1.6}), *history, metrics=wide).verdict == "PASS"
+
+
+def test_a_change_beyond_the_corridor_that_noise_explains_passes():
+    noisy = Kind(noise=0.5, length_spread=0.3, steps=8)
+    old, new = (gate_runs.observation(noisy, seed) for seed in (5, 6))
+    row = metric(judged(new, old), "step_time_s")
+    assert abs(row.change) > row.corridor
+    assert (row.verdict, row.reason) == (
+        "PASS",
+        "outside the corridor, but noise alone explains it",
+    )
+    assert row.detectable > abs(row.change)
+
+
+def test_either_direction_is_bad_where_asked_for(history):
+    strict = {"step_time_s": MetricSettings(better="either")}
+    result = judged(run(slow={"update_actor": 0.5}), *history, metrics=strict)
+    assert failed(result) == {"step_time_s"}
+
+
+def test_a_slower_weight_sync_fails_by_itself(history):
+    result = judged(run(slow={"weight_sync": 2.0}), *history)
+    assert "weight_sync_s" in failed(result)
+
+
+def test_what_is_skipped_is_not_judged(history):
+    result = judged(run(), *history, metrics={"bubble.*": MetricSettings(skip=True)})
+    assert not [m for m in result.metrics if m.name.startswith("bubble.")]
+
+
+# -- the workload --------------------------------------------------------------------------
+
+
+def test_longer_responses_are_a_drift_and_no_regression(history):
+    result = judged(run(longer=1.25), *history)
+    step = metric(result, "step_time_s")
+    assert step.value > step.raw_reference * 1.1
+    assert (result.verdict, result.workload.drifted, result.workload.matchable) == (
+        "PASS", True, True,
+    )  # fmt: skip
+    assert step.explained > 0
+    assert "length" in step.matched
+
+
+def test_a_regression_behind_longer_responses_is_found_all_the_same(history):
+    result = judged(run(longer=1.25, slow={"update_actor": 1.6}), *history)
+    assert "step_time_s" in failed(result)
+
+
+def test_shorter_responses_do_not_hide_a_regression(history):
+    result = judged(run(longer=0.8, slow={"update_actor": 1.6}), *history)
+    step = metric(result, "step_time_s")
+    assert step.verdict == "FAIL"
+
+
+def test_lengths_beyond_those_of_the_baseline_are_not_judged_but_said(history):
+    result = judged(run(longer=3.0), *history)
+    step = metric(result, "step_time_s")
+    assert (step.verdict, result.workload.matchable) == ("INACTIVE", False)
+    assert "the workload drifted" in step.reason
+
+
+# -- error and inactive: never a silent pass ------------------------------------------------
+
+
+def test_no_history_is_inactive():
+    result = judged(run())
+    assert (result.verdict, result.exit_code) == ("INACTIVE", 0)
+    assert {m.verdict for m in result.metrics} == {"INACTIVE"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        (["tokens"], {"tokens_per_s_per_device"}),
+        (["samples"], {"samples_per_s"}),
+        (["syncs", "sync_s"], {"weight_sync_s"}),
+        (["lag", "lag_known"], {"lag_versions"}),
+        (["steps", "step_s"], {"step_time_s"}),
+    ],
+)
+def test_what_the_run_lacks_is_an_error(history, columns, names):
+    result = judged(without(run(), *columns), *history)
+    assert {m.name for m in result.metrics if m.verdict == "ERROR"} == names
+    assert (result.verdict, result.exit_code) == ("ERROR", 2)
+
+
+def test_what_nobody_has_was_not_compared(history):
+    old = [without(past, "tokens") for past in history]
+    row = metric(judged(without(run(), "tokens"), *old), "tokens_per_s_per_device")
+    assert row.verdict == "INACTIVE"
+    assert (
+        row.reason == "the trace has no trained sample of known length, and no trusted run has it"
+    )
+
+
+def test_a_setting_of_a_metric_that_nobody_has_is_named(history):
+    odd = {"step_tims_s": MetricSettings(relative=0.01), "bubble.trainer.x": MetricSettings()}
+    assert judged(run(), *history, metrics=odd).doubts == (
+        "`step_tims_s` of the configuration is no metric of this run or its history",
+    )
+
+
+def test_a_run_without_windows_is_an_error(history):
+    result = judged(replace(run(), windows={}), *history)
+    assert (result.verdict, result.exit_code) == ("ERROR", 2)
+
+
+def test_too_few_windows_are_an_error(history):
+    result = judged(run(steps=4), *history)
+    row = metric(result, "step_time_s")
+    assert (row.verdict, row.value is not None) == ("ERROR", True)
+    assert "found 3" in row.reason
+
+
+def test_a_regression_outweighs_an_error(history):
+    broken = without(run(slow={"update_actor": 1.6}), "syncs", "sync_s")
+    assert judged(broken, *history).exit_code == 1
+
+
+def test_what_the_history_lacks_is_inactive(history):
+    old = [without(past, "lag", "lag_known") for past in history]
+    assert metric(judged(run(), *old), "lag_versions").verdict == "INACTIVE"
+
+
+def test_an_unknown_recording_overhead_is_an_error(history):
+    lost = replace(run(), scalars={"recording_overhead": Scalar(None, "share", "lower")})
+    assert metric(judged(lost, *history), "recording_overhead").verdict == "ERROR"
+
+
+def test_a_bubble_that_was_not_there_before_took_no_time(history):
+    """The ledger is complete: a cause that is absent from it is 0, not unknown."""
+    new = run()
+    columns = {**new.windows, "rollouter/bubble.queue_full": (1.0,) * new.count}
+    row = metric(judged(replace(new, windows=columns), *history), "bubble.rollouter.queue_full")
+    assert (row.verdict, row.raw_reference) == ("FAIL", 0)
+    gone = metric(judged(new, *history, replace(new, windows=columns)), row.name)
+    assert (gone.verdict, gone.value) == ("PASS", 0)
+
+
+# -- logged metrics ------------------------------------------------------------------------
+
+MFU = "logged:perf/mfu"
+
+
+def logging(value: float | None, count: int = 12, **changes) -> Observation:
+    column = (None,) * count if value is None else (value,) * count
+    return replace(run(), logged={"perf/mfu": column}, **changes)
+
+
+def test_a_logged_metric_is_judged_when_it_is_asked_for():
+    asked = {MFU: MetricSettings(relative=0.1, better="higher")}
+    result = judged(logging(0.2), logging(0.4), metrics=asked)
+    assert metric(result, MFU).verdict == "FAIL"
+    assert not [m for m in judged(logging(0.2), logging(0.4)).metrics if m.name == MFU]
+
+
+def test_a_pattern_asks_for_what_is_there():
+    result = judged(logging(0.4), logging(0.4), metrics={"logged:perf/*": MetricSettings()})
+    assert metric(result, MFU).verdict == "PASS"
+
+
+def test_a_logged_metric_that_is_asked_for_and_absent_is_an_error(history):
+    result = judged(run(), *history, metrics={MFU: MetricSettings()})
+    assert (metric(result, MFU).verdict, result.exit_code) == ("ERROR", 2)
+
+
+def test_a_logged_nan_is_an_error():
+    broken = logging(0.4, not_finite={"perf/mfu": 2})
+    row = metric(judged(broken, logging(0.4), metrics={MFU: MetricSettings()}), MFU)
+    assert (row.verdict, row.reason) == ("ERROR", "it is not a finite number at 2 steps")
+
+
+# -- acknowledged --------------------------------------------------------------------------
+
+
+def known(**changes) -> tuple[Acknowledged, ...]:
+    fields = {"metric": "*", "reason": "new reward model", "until": date(2026, 7, 1)} | changes
+    return (Acknowledged(**fields),)
+
+
+def test_an_acknowledged_change_does_not_fail(history):
+    slow = run(slow={"update_actor": 1.6})
+    result = judged(slow, *history, acknowledged=known())
+    assert (result.verdict, result.exit_code) == ("PASS", 0)
+    assert metric(result, "step_time_s").verdict == "FAIL"
+    assert metric(result, "step_time_s").acknowledged.reason == "new reward model"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"until": date(2026, 6, 14)}, {"up_to": 0.05}, {"metric": "samples_per_s"}],
+    ids=["expired", "larger than accepted", "another metric"],
+)
+def test_an_acknowledgement_covers_no_more_than_it_says(history, changes):
+    slow = run(slow={"update_actor": 1.6})
+    assert judged(slow, *history, acknowledged=known(**changes)).exit_code == 1
+
+
+def test_the_last_day_counts(history):
+    slow = run(slow={"update_actor": 1.6})
+    assert judged(slow, *history, acknowledged=known(until=TODAY)).exit_code == 0
+
+
+# -- attribution ---------------------------------------------------------------------------
+
+
+def small(update_s: float, quota_s: float, tokens: float = 100.0) -> Observation:
+    return Observation(
+        source="trace", run_id=None, recorded_ns=None, identity={},
+        devices={"trainer": 1, "rollouter": 2},
+        windows={
+            "seconds": (8.0 + update_s,), "steps": (1.0,), "tokens": (tokens,),
+            "trainer/bubble.wait_samples": (8.0,), "trainer/train.update_actor": (update_s,),
+            "rollouter/generate": (16.0,), "rollouter/bubble.staleness_quota": (quota_s * 2,),
+        },
+    )  # fmt: skip
+
+
+def test_the_worked_example_of_the_attribution():
+    found = attribution(small(8, 8), [small(2, 2)])
+    assert (found.before_s, found.after_s, found.pace_ratio, found.tokens_ratio) == (
+        10, 16, 1.6, 1,
+    )  # fmt: skip
+    assert found.leading.state == "train.update_actor"
+    assert [(row.state, row.share) for row in found.contributions] == [
+        ("train.update_actor", 1.0),
+        ("bubble.staleness_quota", 1.0),
+    ]
+
+
+def test_the_states_of_a_pool_sum_to_the_change_of_the_step(history):
+    new = run(slow={"update_actor": 1.3, "wait_samples": 1.2})
+    found = attribution(new, history)
+    steps = sum(new.windows["steps"])
+    trainer = sum(sum(c) for name, c in new.windows.items() if name.startswith("trainer/"))
+    assert trainer / steps == pytest.approx(found.after_s)
+
+
+def test_work_leads_bubbles_that_follow_from_it():
+    found = attribution(small(8, 9), [small(2, 2)])
+    assert found.contributions[0].state == "bubble.staleness_quota"
+    assert found.leading.state == "train.update_actor"
+
+
+def test_more_tokens_per_step_are_told_from_a_slower_pace():
+    found = attribution(small(8, 8, tokens=160), [small(2, 2)])
+    assert (found.tokens_ratio, found.pace_ratio) == (pytest.approx(1.6), pytest.approx(1.0))
+
+
+def test_without_steps_there_is_no_attribution():
+    assert attribution(without(small(8, 8), "steps"), [small(2, 2)]) is None
