@@ -1,0 +1,147 @@
+"""A recorded run as the rules see it: its report, its configuration, and what-if questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rlinsight.analyzers.advise.finding import Evidence, Proposal, Unit
+from rlinsight.analyzers.result import Report
+from rlinsight.analyzers.simulate import Calibration, Effect, Knobs, predict_change
+from rlinsight.analyzers.simulate.overrides import override, pool_override
+from rlinsight.errors import RlinsightError
+
+#: A change whose predicted gain is smaller is not worth an experiment.
+WORTH_TRYING: Final = 0.03
+_SHOWN: Final = 3
+
+
+@dataclass
+class Case:
+    """`calibration` is None where the trace does not allow one: then nothing is predicted.
+
+    `wall_clock` makes wall-clock throughput the objective, else it is throughput per device.
+    """
+
+    report: Report
+    config: Mapping[str, Any]
+    calibration: Calibration | None
+    wall_clock: bool = False
+    seeds: Sequence[int] = (0, 1, 2, 3, 4)
+    _asked: dict[str, Effect | None] = field(default_factory=dict)
+
+    @property
+    def knobs(self) -> Knobs | None:
+        """Return the run's own setting, None without a calibration."""
+        return None if self.calibration is None else self.calibration.knobs
+
+    def mode(self) -> str | None:
+        """Return the run's mode."""
+        return self.report.run.mode
+
+    def effect(self, changes: Mapping[str, object]) -> Effect | None:
+        """Return the predicted effect of `changes`; None where they cannot be simulated."""
+        key = repr(sorted(changes.items()))
+        if key not in self._asked:
+            self._asked[key] = self._predicted(changes)
+        return self._asked[key]
+
+    def _predicted(self, changes: Mapping[str, object]) -> Effect | None:
+        if self.calibration is None:
+            return None
+        try:
+            return predict_change(self.calibration, changes, seeds=self.seeds)
+        except RlinsightError:  # verl would refuse it, or hang
+            return None
+
+    def gain(self, effect: Effect | None) -> float | None:
+        """Return the relative gain of the objective."""
+        if effect is None:
+            return None
+        return (effect.tokens_per_s if self.wall_clock else effect.tokens_per_s_per_device).value
+
+    def worth_it(self, effect: Effect | None) -> bool:
+        """Whether a predicted gain is large enough, and its interval says that it is one."""
+        if effect is None:
+            return False
+        change = effect.tokens_per_s if self.wall_clock else effect.tokens_per_s_per_device
+        if change.value is None or change.value < WORTH_TRYING:
+            return False
+        return change.low is None or change.low > 0
+
+    def best(self, options: Sequence[Mapping[str, object]]) -> Effect | None:
+        """Return the effect with the largest gain, None where none is worth an experiment."""
+        found = [effect for option in options if (effect := self.effect(option)) is not None]
+        good = [effect for effect in found if self.worth_it(effect)]
+        return max(good, key=lambda effect: self.gain(effect) or 0.0, default=None)
+
+    def less_often(self) -> dict[str, object]:
+        """Return the change to half as many weight syncs, validating about as often as before.
+
+        Validations count versions, which then are twice as long.
+        """
+        assert self.knobs is not None
+        changes: dict[str, object] = {"sync_step": 2 * self.knobs.sync_step}
+        if (every := self.knobs.validation_interval) is not None:
+            changes["validation_interval"] = max(1, round(every / 2))
+        return changes
+
+    def propose(self, says: str, evidence: Sequence[Evidence], effect: Effect) -> Proposal:
+        """Return a proposal of the changes that an effect was predicted for."""
+        return Proposal(
+            says, tuple(evidence), effect.changes, self.overrides(effect.changes), effect
+        )
+
+    def overrides(self, changes: Mapping[str, object]) -> tuple[str, ...]:
+        """Return the exact overrides of verl that make these changes of knobs."""
+        assert self.knobs is not None
+        mode, after = self.knobs.mode, self.knobs.changed(changes)
+        texts: list[str] = []
+        for name, value in changes.items():
+            if name in ("rollout_replicas", "rollout_devices", "trainer_devices"):
+                pool = "trainer_devices" if name == "trainer_devices" else "rollout_devices"
+                texts += pool_override(mode, pool, getattr(after, pool), self.config)
+            elif (text := override(mode, name, value)) is not None:
+                texts.append(text)
+        moved = mode == "separate_async" and {"sync_step", "mini_batch"} & changes.keys()
+        if moved and "train_batch" not in changes:
+            texts.append(f"data.train_batch_size={after.train_batch}")
+        return tuple(texts)
+
+    def idle(self, pool: str) -> float | None:
+        """Return the idle ratio of a pool (trainer, rollouter), None where there is none."""
+        found = self.report.pools.get(pool)
+        return None if found is None else found.idle_ratio
+
+    def bubble(self, owner: str, *causes: str) -> float:
+        """Return the share of the owner's device time that bubbles of these causes take."""
+        totals = self.report.bubbles.totals
+        return sum(t.share for t in totals if t.owner == owner and t.cause in causes)
+
+    def state(self, pool: str, state: str) -> float:
+        """Return the share of a pool's device time in one state of the ledger."""
+        found = self.report.pools.get(pool)
+        if found is None or not found.device_seconds:
+            return 0.0
+        return found.ledger.get(state, 0.0) / found.device_seconds
+
+    def shown(
+        self,
+        what: str,
+        value: float,
+        unit: Unit = "ratio",
+        *,
+        owner: str = "",
+        causes: Sequence[str] = (),
+    ) -> Evidence:
+        """Return a figure with the largest bubbles that show it, or with the report's window."""
+        largest = self.report.bubbles.largest
+        spans = [(b.start_ns, b.end_ns) for b in largest if b.owner == owner and b.cause in causes][
+            :_SHOWN
+        ]
+        window = self.report.window
+        spans = spans or [(window.start_ns, window.end_ns)]
+        zero = self.report.run.started_ns or window.start_ns
+        times = tuple(((start - zero) / 1e9, (end - zero) / 1e9) for start, end in sorted(spans))
+        return Evidence(what, value, unit, times)

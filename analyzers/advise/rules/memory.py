@@ -1,0 +1,75 @@
+"""Tier 3: the token budget of a micro-batch, between the longest sequence and the memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rlinsight.analyzers.advise.case import Case
+from rlinsight.analyzers.advise.finding import Proposal, Rule
+from rlinsight.analyzers.simulate.overrides import setting
+
+#: A budget that could grow by less is not worth an experiment.
+GROWTH: Final = 1.25
+_ROUND: Final = 512
+
+
+def token_budget(case: Case) -> Proposal | str:
+    """The largest budget that the measured headroom allows, with its margin of 10 %.
+
+    Feasible are budgets from longest sequence / sequence parallelism to what memory holds; where
+    these cross, none is.
+    """
+    budget = case.knobs.token_budget if case.knobs is not None else None
+    if budget is None:
+        return "micro-batches have a fixed number of sequences: there is no token budget"
+    factor = _factor(case)
+    if factor is None:
+        return "the memory of the devices was not sampled"
+    lowest, highest = _longest(case), int(budget * factor) // _ROUND * _ROUND
+    interval = f"feasible from {lowest:.0f} to {highest}"
+    evidence = (
+        case.shown("the budget may grow by", factor, "x"),
+        case.shown("longest sequence / sequence parallelism", lowest, "tokens"),
+    )
+    if highest < lowest:
+        says = (
+            f"No token budget is feasible: the longest sequence needs {lowest:.0f}, memory holds "
+            f"{highest}. Raise the sequence parallelism or lower the maximum length."
+        )
+        return Proposal(says, evidence)
+    if factor < GROWTH:
+        return f"the budget of {budget} uses the memory well ({interval})"
+    effect = case.best([{"token_budget": highest}])
+    if effect is None:
+        return f"a larger budget is predicted to gain nothing ({interval})"
+    says = f"Memory allows {factor:.1f} times the token budget of {budget} ({interval})."
+    return case.propose(says, evidence, effect)
+
+
+def _factor(case: Case) -> float | None:
+    """Return by how much the budget may grow on the rank with least memory left."""
+    devices = case.report.devices
+    if devices is None or devices.ranks is None:
+        return None
+    known = [rank.budget_factor for rank in devices.ranks.ranks if rank.budget_factor is not None]
+    return min(known, default=None)
+
+
+def _longest(case: Case) -> float:
+    prompt = setting(case.config, "data.max_prompt_length") or 0
+    response = setting(case.config, "data.max_response_length") or 0
+    parallel = setting(case.config, "actor_rollout_ref.actor.ulysses_sequence_parallel_size") or 1
+    return float(prompt + response) / float(parallel)
+
+
+RULES: Final = (
+    Rule(
+        name="token_budget", tier=3, variables="batching", check=token_budget,
+        asks="Is there memory for larger micro-batches, and is the longest sequence within them?",
+        fires=f"measured headroom allows at least {GROWTH:g} times the budget and that is "
+        "predicted to gain, or no budget is feasible",
+        risk="Out of memory at a longer batch than was seen; the margin of 10 % is for that.",
+        verify="The update gets shorter; the memory peak stays below 90 %.",
+        falsifier="The update stays as long: micro-batches were large enough.",
+    ),
+)  # fmt: skip

@@ -1,0 +1,102 @@
+"""Tier 4: staleness up to its plateau, and what corrects for it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rlinsight.analyzers.advise.case import Case
+from rlinsight.analyzers.advise.finding import Proposal, Rule
+from rlinsight.analyzers.simulate import Effect
+from rlinsight.analyzers.simulate.overrides import setting
+
+WAITS: Final = 0.08
+#: Waits that differ by less are the same: the plateau.
+PLATEAU: Final = 0.02
+_STEP: Final = 0.1
+#: Without a proximal policy of its own (decoupled PPO) staleness is kept lower.
+SAFE: Final = 0.5
+SAFE_DECOUPLED: Final = 1.0
+
+
+def raise_staleness(case: Case) -> Proposal | str:
+    """The least staleness at which the trainer's wait no longer falls."""
+    if case.mode() != "fully_async" or case.knobs is None:
+        return "only fully_async has a staleness threshold"
+    waits = case.bubble("trainer", "wait_samples", "long_tail")
+    if waits < WAITS:
+        return f"the trainer waits {waits:.1%} of its time"
+    if (kl := case.report.quality.kl) is not None and kl.level != "healthy":
+        return f"rollout_corr/kl is {kl.level}: more staleness would cost quality"
+    now, limit = case.knobs.staleness_threshold, _limit(case)
+    steps = round((limit - now) / _STEP)
+    values = [round(now + _STEP * i, 2) for i in range(1, steps + 1)]
+    found = [e for v in values if (e := case.effect({"staleness_threshold": v})) is not None]
+    if not found:
+        return f"staleness is at {now}, and {limit} is what is safe with this correction"
+    effect = plateau(found)
+    if not case.worth_it(effect):
+        return f"plateau: from {now} to {values[-1]} the wait is not predicted to fall"
+    says = (
+        f"The trainer waits {waits:.0%} of its time on the staleness quota: raise it from {now} to "
+        f"{effect.changes['staleness_threshold']}, where the predicted wait stops falling."
+    )
+    analytic = case.report.coverage.analytic
+    evidence = [case.shown("trainer waits for samples", waits, owner="trainer",
+                           causes=("wait_samples", "long_tail"))]  # fmt: skip
+    if analytic is not None:
+        what = f"of {analytic.sync_every} updates covered by the quota"
+        evidence.append(case.shown(what, analytic.steps_covered, "count"))
+    return case.propose(says, evidence, effect)
+
+
+def plateau(effects: list[Effect]) -> Effect:
+    """Return the first effect whose wait is within PLATEAU of the lowest.
+
+    Worked example: waits of 30, 18, 17 and 17 % at 0.3, 0.5, 0.7, 0.9: the one at 0.5.
+    """
+    waits = [effect.after.trainer_wait_share.value or 0.0 for effect in effects]
+    enough = min(waits) + PLATEAU
+    return next(one for one, wait in zip(effects, waits, strict=True) if wait <= enough)
+
+
+def sampling_collapse(case: Case) -> Proposal | str:
+    """Sequence-level importance weights of long responses collapse onto a few samples."""
+    size = case.report.quality.effective_sample_size
+    if size is None or not size.collapsed:
+        return "importance sampling has not collapsed, or is not used"
+    if setting(case.config, "algorithm.rollout_correction.rollout_is") != "sequence":
+        return "importance weights are not of whole sequences"
+    says = (
+        f"The effective sample size has fallen to {size.last:.2f}: weights of whole sequences "
+        "leave few samples that count. Use weights of tokens."
+    )
+    override = "algorithm.rollout_correction.rollout_is=token"
+    return Proposal(says, (case.shown("effective sample size", size.last),), {}, (override,))
+
+
+def _limit(case: Case) -> float:
+    bypass = setting(case.config, "algorithm.rollout_correction.bypass_mode")
+    return SAFE if bypass else SAFE_DECOUPLED
+
+
+RULES: Final = (
+    Rule(
+        name="raise_staleness", tier=4, variables="staleness", check=raise_staleness,
+        costs_quality=True,
+        asks="Does the staleness quota make the trainer wait?",
+        fires=f"fully_async, the trainer waits at least {WAITS:.0%}, rollout_corr/kl is healthy, "
+        f"and at most {SAFE} ({SAFE_DECOUPLED} with decoupled PPO) is predicted to gain",
+        risk="Off-policy data: watch rollout_corr/kl, reward volatility and validation accuracy.",
+        verify="The wait falls as predicted; quality figures stay.",
+        falsifier="The wait stays: generation is too slow, not held back.",
+    ),
+    Rule(
+        name="sampling_collapse", tier=4, variables="data", check=sampling_collapse,
+        costs_quality=True,
+        asks="Do importance weights leave few samples that count?",
+        fires="the effective sample size has collapsed with weights of whole sequences",
+        risk="Weights of tokens are biased.",
+        verify="The effective sample size recovers; the reward does not fall.",
+        falsifier="It stays low: the policies are too far apart for any weights.",
+    ),
+)  # fmt: skip

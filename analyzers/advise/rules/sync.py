@@ -1,0 +1,106 @@
+"""Weight syncs: their cost, their growth, and replicas that one did not reach."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rlinsight.analyzers.advise.case import Case
+from rlinsight.analyzers.advise.finding import Proposal, Rule
+
+SHARE: Final = 0.08
+HOOKS: Final = 0.02
+
+
+def stale_shard(case: Case) -> Proposal | str:
+    """A replica that lags behind its peers generates with old weights unnoticed."""
+    behind = [replica for replica in case.report.balance.versions if replica.lagging]
+    if not behind:
+        return "all replicas took every version"
+    worst = max(behind, key=lambda replica: replica.versions_behind)
+    says = (
+        f"`{worst.lane}` is {worst.versions_behind} versions behind its peers"
+        f"{f' and never took {len(worst.skipped)} of them' if worst.skipped else ''}: its samples "
+        "are staler than they are counted. Find out why before anything is tuned."
+    )
+    return Proposal(says, (case.shown("versions behind", worst.versions_behind, "versions"),))
+
+
+def sync_cost(case: Case) -> Proposal | str:
+    """Fewer syncs where they take much of the trainer's time."""
+    if case.mode() not in ("separate_async", "fully_async") or case.knobs is None:
+        return "this mode synchronizes after every step"
+    share = case.state("trainer", "weight_sync") + case.bubble("trainer", "weight_sync_wait")
+    if share < SHARE:
+        return f"syncs take {share:.1%} of the trainer's time"
+    effect = case.best([case.less_often()])
+    if effect is None:
+        return "fewer syncs are predicted to gain nothing"
+    says = f"Weight syncs take {share:.0%} of the trainer's time: synchronize half as often."
+    shown = case.shown("weight sync", share, owner="trainer", causes=("weight_sync_wait",))
+    return case.propose(says, (shown,), effect)
+
+
+def sync_growth(case: Case) -> Proposal | str:
+    """Syncs that get slower over the run hint at a leak or a backend that does not scale."""
+    report = case.report.sync
+    if report is None or not report.growing:
+        return "the syncs do not grow"
+    kinds = {name: kind for name, kind in report.by_backend.items()
+             if kind.trend is not None and kind.trend.growing}  # fmt: skip
+    name, kind = max(kinds.items(), key=lambda item: item[1].total_s)
+    assert kind.trend is not None
+    says = (
+        f"Weight syncs over `{name}` take {kind.trend.growth:.1f} times as long as at the start, "
+        f"most of it {kind.dominant or 'in no recorded stage'}: look for what grows there (memory, "
+        "aborted requests, a file system) before tuning."
+    )
+    return Proposal(says, (case.shown("growth of sync time", kind.trend.growth, "x"),))
+
+
+def recording_overhead(case: Case) -> Proposal | str:
+    """Recording itself must not be what is tuned for."""
+    share = case.report.trust.hook_share
+    if share is None or share < HOOKS:
+        return "recording takes too little time to matter"
+    says = f"Recording takes {share:.1%} of the wall time: disable hooks that you do not need."
+    return Proposal(says, (case.shown("time inside of hooks", share),))
+
+
+CORRECTNESS: Final = (
+    Rule(
+        name="stale_shard", tier=1, variables="sync", check=stale_shard,
+        asks="Did every replica take every version?",
+        fires="a replica is behind its peers or skipped a version",
+        risk="None: it is a defect, not a setting.",
+        verify="All replicas acknowledge each version.",
+        falsifier="The replica's acknowledgements were not recorded.",
+    ),
+)  # fmt: skip
+RULES: Final = (
+    Rule(
+        name="sync_growth", tier=2, variables="sync", check=sync_growth,
+        asks="Do weight syncs get slower over the run?",
+        fires="the last third of the syncs takes at least twice as long as the first, and the "
+        "trend is significant",
+        risk="None: it is a defect, not a setting.",
+        verify="Sync times stay level.",
+        falsifier="Requests in flight grew, not the transfer: see the stages.",
+    ),
+    Rule(
+        name="sync_cost", tier=2, variables="sync", check=sync_cost, costs_quality=True,
+        asks="Are weights synchronized more often than it is worth?",
+        fires=f"syncs and waits for them take at least {SHARE:.0%} of the trainer's time, and half "
+        "as many are predicted to gain",
+        risk="Samples are older in updates; the same fraction of staleness spans more of them.",
+        verify="The share of syncs halves; rollout_corr/kl stays.",
+        falsifier="Throughput stays: the quota, not the sync, held the rollouts.",
+    ),
+    Rule(
+        name="recording_overhead", tier=2, variables="engine", check=recording_overhead,
+        asks="Does the recording slow the run down?",
+        fires=f"hooks take at least {HOOKS:.0%} of the wall time",
+        risk="What is not recorded cannot be analyzed.",
+        verify="Step times fall without hooks.",
+        falsifier="Step times stay: hooks ran beside the work.",
+    ),
+)  # fmt: skip

@@ -1,0 +1,109 @@
+"""A coarser calibration, from nothing but what the framework logged (`timing_s/*`, lengths).
+
+Without requests, the speed of decoding at other concurrencies is unknown: one speed is taken
+for all. Lengths are a log-normal through the logged mean and maximum, without correlation in
+a group. Every prediction from it says so, and its intervals are wider.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from rlinsight.analyzers.simulate.calibration import (
+    Calibration,
+    Costs,
+    Decode,
+    Training,
+    Uncertainty,
+)
+from rlinsight.analyzers.simulate.knobs import Knobs
+from rlinsight.analyzers.simulate.lengths import LengthModel
+from rlinsight.errors import TraceError
+
+#: Relative standard error that is assumed of what metrics only tell roughly.
+ROUGH: Final = 0.15
+_GROUPS: Final = 256
+_TRAINING: Final = (
+    "update_actor", "update_critic", "old_log_prob", "ref", "values", "adv", "reward",
+)  # fmt: skip
+_NEEDED: Final = ("response_length/mean", "timing_s/update_actor", "timing_s/gen")
+
+
+def calibrate_metrics(metrics: pl.DataFrame, knobs: Knobs, run_id: str | None) -> Calibration:
+    """Return the coarse calibration. Raises TraceError where a needed key was not logged."""
+    means = _means(metrics)
+    missing = [key for key in _NEEDED if key not in means]
+    if missing:
+        raise TraceError(
+            f"expected the metrics {', '.join(_NEEDED)} to calibrate a simulation, found no "
+            f"`{missing[0]}`"
+        )
+    mean, longest = means["response_length/mean"], means.get("response_length/max")
+    lengths = _log_normal(mean, longest, knobs)
+    prompt = means.get("prompt_length/mean", 0.0)
+    updates = knobs.sync_step  # verl sums timing_s over the updates of a step
+    train_s = sum(means.get(f"timing_s/{name}", 0.0) for name in _TRAINING) / updates
+    tokens = knobs.update_prompts * knobs.group_size * (mean + prompt)
+    return Calibration(
+        knobs=knobs,
+        lengths=lengths,
+        validation_lengths=lengths,
+        prompt_tokens=prompt,
+        decode=_decode(means, knobs, lengths, train_s),
+        training=Training(0.0, train_s / tokens, tokens=(tokens, tokens), updates=1),
+        costs=Costs(
+            sync_s=means.get("timing_s/param_sync", means.get("timing_s/update_weights", 0.0)),
+            checkpoint_s=means.get("timing_s/save_checkpoint", 0.0),
+        ),
+        uncertainty=Uncertainty(ROUGH, ROUGH, ROUGH),
+        source="metrics",
+        run_id=run_id,
+        notes=(
+            "calibrated from the framework's metrics only: one decoding speed for every "
+            "concurrency, log-normal lengths without correlation within a group, training time "
+            "proportional to tokens",
+        ),
+    )
+
+
+def _means(metrics: pl.DataFrame) -> dict[str, float]:
+    """Return the median over steps of each metric: the first steps hold the start-up."""
+    table = metrics.group_by(pl.col("key").cast(pl.String)).agg(pl.col("value").median())
+    return dict(table.iter_rows())
+
+
+def _log_normal(mean: float, longest: float | None, knobs: Knobs) -> LengthModel:
+    """Return lengths with this mean, whose maximum over a batch is about `longest`."""
+    count = knobs.update_prompts * knobs.group_size
+    reach = NormalDist().inv_cdf(1 - 1 / (count + 1))
+    ratio = math.log(longest / mean) if longest and longest > mean else 0.0
+    # log(longest / mean) = reach x sigma - sigma^2 / 2, the smaller root.
+    sigma = reach - math.sqrt(max(0.0, reach**2 - 2 * ratio))
+    rng = np.random.default_rng(0)
+    drawn = rng.lognormal(math.log(mean) - sigma**2 / 2, sigma, (_GROUPS, knobs.group_size))
+    cut = np.clip(drawn.round(), 1, knobs.max_response_length).astype(int)
+    groups = tuple(tuple(sorted(group)) for group in cut.tolist())
+    return LengthModel(groups, knobs.max_response_length)
+
+
+def _decode(means: dict[str, float], knobs: Knobs, lengths: LengthModel, train_s: float) -> Decode:
+    """Return one speed for all concurrencies.
+
+    A batch of responses that are generated at once takes as long as its longest one. In sync
+    and colocate_async that is the wait for samples; elsewhere a cycle is training + wait, and
+    generation fills it.
+    """
+    wait = means["timing_s/gen"] / knobs.sync_step
+    period = wait if knobs.mode in ("sync", "colocate_async") else wait + train_s
+    replicas = (
+        knobs.hybrid_replicas if knobs.standalone_replicas == 0 else knobs.standalone_replicas
+    )
+    running = min(knobs.update_prompts * knobs.group_size / replicas, knobs.max_num_seqs)
+    rounds = max(1.0, knobs.update_prompts * knobs.group_size / replicas / knobs.max_num_seqs)
+    longest = means.get("response_length/max") or max(max(group) for group in lengths.groups)
+    return Decode(period / longest / rounds, 0.0, 0.0, max_running=running)

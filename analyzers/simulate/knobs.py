@@ -1,0 +1,177 @@
+"""The settings that a simulated run has: what a user can turn, in verl's own units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Literal, cast
+
+from rlinsight.errors import ConfigError
+from rlinsight.trace.topology import Topology
+
+Mode = Literal["sync", "colocate_async", "separate_async", "fully_async"]
+Strategy = Literal["drop", "wait"]
+MODES: Final[tuple[Mode, ...]] = ("sync", "colocate_async", "separate_async", "fully_async")
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """One setting of a run. `docs/simulator.md` says which override of verl each one is.
+
+    `train_batch` and `mini_batch` count prompts; a prompt has `group_size` responses.
+    `staleness_threshold` is a fraction of a synchronization cycle (fully_async only);
+    `max_off_policy` is in versions, None where versions are not limited (the v1 modes).
+    `sync_step` is the number of updates between two weight syncs. `hybrid_replicas` of a
+    validation or a switch live on trainer devices; standalone ones on rollout devices.
+    `length_scale` multiplies the responses' mean and `length_tail` the spread of their
+    logarithms about it: 1 leaves the recorded lengths as they are.
+    """
+
+    mode: Mode
+    trainer_devices: int = 1
+    rollout_devices: int = 0
+    tensor_parallel: int = 1
+    group_size: int = 8
+    mini_batch: int = 16
+    train_batch: int = 16
+    sync_step: int = 1
+    max_num_seqs: int = 256
+    concurrent_samples: int = 16
+    staleness_threshold: float = 0.0
+    require_batches: int = 1
+    partial_rollout: bool = True
+    warm_up_batches: float = 1.0
+    max_off_policy: int | None = 8
+    off_policy_strategy: Strategy = "drop"
+    validation_interval: int | None = None
+    trainer_validates: bool = False
+    hybrid_engine: bool = True
+    hybrid_switch: bool = False
+    switch_threshold: float = 0.4
+    checkpoint_interval: int | None = None
+    max_response_length: int = 1024
+    token_budget: int | None = None
+    length_scale: float = 1.0
+    length_tail: float = 1.0
+
+    def __post_init__(self) -> None:
+        for problem in _problems(self):
+            raise ConfigError(problem)
+
+    @property
+    def hybrid_replicas(self) -> int:
+        """Return how many replicas live on trainer devices."""
+        if self.mode == "fully_async":
+            lent = self.trainer_validates
+        else:
+            lent = self.mode != "separate_async" or self.hybrid_engine
+        return self.trainer_devices // self.tensor_parallel if lent else 0
+
+    @property
+    def standalone_replicas(self) -> int:
+        """Return how many replicas have devices of their own."""
+        return self.rollout_devices // self.tensor_parallel
+
+    @property
+    def devices(self) -> int:
+        """Return all devices of the job."""
+        return self.trainer_devices + self.rollout_devices
+
+    @property
+    def update_prompts(self) -> int:
+        """Return how many prompts one update trains on."""
+        if self.mode == "fully_async":
+            return self.mini_batch * self.require_batches
+        return self.train_batch // self.sync_step
+
+    @property
+    def optimizer_steps(self) -> int:
+        """Return how many optimizer steps one update makes: one per mini-batch."""
+        return max(1, self.update_prompts // self.mini_batch)
+
+    @property
+    def max_required_samples(self) -> int:
+        """Return the staleness quota of fully_async, in prompts, as verl truncates it."""
+        return int(self.update_prompts * (self.staleness_threshold + 1) * self.sync_step)
+
+    def changed(self, changes: Mapping[str, object]) -> Knobs:
+        """Return this setting with `changes`; keys are field names, or verl's overrides.
+
+        A change that another knob must follow takes it along: in the v1 modes the train batch
+        is sync step x mini-batch in separate_async, so either moves the train batch.
+        Raises ConfigError for an unknown key or a setting that verl would refuse.
+        """
+        from rlinsight.analyzers.simulate.overrides import knob_name
+
+        named = {knob_name(self.mode, key): value for key, value in changes.items()}
+        if "rollout_replicas" in named:
+            tp = cast("int", named.get("tensor_parallel", self.tensor_parallel))
+            named["rollout_devices"] = cast("int", named.pop("rollout_replicas")) * tp
+        moved = {"sync_step", "mini_batch"} & named.keys()
+        if self.mode == "separate_async" and moved and "train_batch" not in named:
+            step = cast("int", named.get("sync_step", self.sync_step))
+            named["train_batch"] = step * cast("int", named.get("mini_batch", self.mini_batch))
+        return replace(self, **cast("dict[str, Any]", named))
+
+
+KNOB_NAMES: Final = tuple(field.name for field in fields(Knobs) if field.name != "mode")
+
+
+def knobs_of_run(
+    mode: str | None, config: Mapping[str, Any], topology: Topology | None = None
+) -> Knobs:
+    """Return the setting of a recorded run, from its resolved configuration.
+
+    Numbers of devices are those of the topology where it declares any. Raises ConfigError for
+    a mode that is not simulated.
+    """
+    if mode not in MODES:
+        raise ConfigError(
+            f"expected a run in one of the modes {', '.join(MODES)} to simulate, found `{mode}`"
+        )
+    from rlinsight.analyzers.simulate.overrides import read_config
+
+    values = read_config(mode, config)
+    for pool, name in (("trainer", "trainer_devices"), ("rollout", "rollout_devices")):
+        count = sum(device.pool == pool for device in topology.devices) if topology else 0
+        if count:
+            values[name] = count
+    return Knobs(mode=mode, **values)
+
+
+def _problems(knobs: Knobs) -> list[str]:
+    found = [
+        f"expected `{name}` of at least 1, found {getattr(knobs, name)}"
+        for name in _POSITIVE
+        if getattr(knobs, name) < 1
+    ]
+    if found:
+        return found
+    for pool in ("trainer_devices", "rollout_devices"):
+        count = getattr(knobs, pool)
+        replicas = pool == "rollout_devices" or knobs.hybrid_replicas
+        if replicas and count % knobs.tensor_parallel:
+            found.append(
+                f"expected `{pool}` to be a multiple of `tensor_parallel` "
+                f"({knobs.tensor_parallel}), found {count}"
+            )
+    if knobs.mode != "fully_async" and knobs.train_batch % knobs.sync_step:
+        found.append(
+            f"expected `train_batch` to be a multiple of `sync_step` ({knobs.sync_step}), "
+            f"found {knobs.train_batch}"
+        )
+    if knobs.hybrid_replicas + knobs.standalone_replicas == 0:
+        found.append("expected at least one replica that generates, found none")
+    if knobs.mode in ("separate_async", "fully_async") and not knobs.standalone_replicas:
+        found.append(f"expected `rollout_devices` of at least 1 in {knobs.mode}, found none")
+    if knobs.staleness_threshold < 0:
+        found.append(
+            f"expected `staleness_threshold` of at least 0, found {knobs.staleness_threshold}"
+        )
+    return found
+
+
+_POSITIVE: Final = (
+    "trainer_devices", "tensor_parallel", "group_size", "mini_batch", "train_batch", "sync_step",
+    "max_num_seqs", "concurrent_samples", "require_batches", "max_response_length",
+)  # fmt: skip

@@ -1,0 +1,157 @@
+"""What a prediction leans on beyond what was measured, and how much wider that makes it.
+
+Each leap has a relative allowance: how far the model may be off there. They are judgements, not
+measurements, chosen so that leaning on an assumption shows; they add up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from rlinsight.analyzers.simulate.calibration import Calibration
+from rlinsight.analyzers.simulate.knobs import Knobs
+from rlinsight.analyzers.simulate.pace import micro_batches
+
+#: Relative allowance per doubling away from what was measured.
+_PER_DOUBLING: Final = {
+    "trainer_devices": 0.08,
+    "tensor_parallel": 0.15,
+    "concurrency": 0.05,
+    "update_tokens": 0.03,
+    "token_budget": 0.10,
+}
+_LONGER: Final = 0.10
+_HYBRID: Final = 0.05
+_METRICS: Final = 0.10
+#: How far beyond the seen range still counts as inside.
+_SLACK: Final = 1.25
+
+
+@dataclass(frozen=True)
+class Leap:
+    """One assumption: the knob or property, what is assumed, and its relative allowance."""
+
+    about: str
+    reason: str
+    allowance: float
+
+
+def leaps(calibration: Calibration, knobs: Knobs) -> tuple[Leap, ...]:
+    """Return what a prediction of `knobs` assumes, nothing where it repeats the run."""
+    return tuple(
+        leap
+        for leap in (
+            _devices(calibration, knobs), _parallel(calibration, knobs),
+            _concurrency(calibration, knobs), _tokens(calibration, knobs),
+            _budget(calibration, knobs), _lengths(calibration, knobs),
+            _validation(calibration, knobs), _source(calibration),
+        )
+        if leap is not None
+    )  # fmt: skip
+
+
+def widening(found: tuple[Leap, ...]) -> float:
+    """Return the relative amount by which intervals grow to either side."""
+    return sum(leap.allowance for leap in found)
+
+
+def _doublings(name: str, new: float, old: float) -> float:
+    return _PER_DOUBLING[name] * abs(math.log2(new / old))
+
+
+def _devices(calibration: Calibration, knobs: Knobs) -> Leap | None:
+    old, new = calibration.knobs.trainer_devices, knobs.trainer_devices
+    if old == new:
+        return None
+    reason = f"training time per token is taken to fall in proportion from {old} to {new} devices"
+    return Leap("trainer_devices", reason, _doublings("trainer_devices", new, old))
+
+
+def _parallel(calibration: Calibration, knobs: Knobs) -> Leap | None:
+    old, new = calibration.knobs.tensor_parallel, knobs.tensor_parallel
+    if old == new:
+        return None
+    reason = f"the speed of decoding was measured with tensor parallelism {old}, not {new}"
+    return Leap("tensor_parallel", reason, _doublings("tensor_parallel", new, old))
+
+
+def _concurrency(calibration: Calibration, knobs: Knobs) -> Leap | None:
+    seen = max(1.0, calibration.decode.max_running)
+    asked = min(float(knobs.max_num_seqs), _demand(knobs))
+    if asked <= seen * _SLACK:
+        return None
+    reason = (
+        f"up to {asked:.0f} responses run on a replica, and speeds were measured up to {seen:.0f}"
+    )
+    return Leap("concurrency", reason, _doublings("concurrency", asked, seen))
+
+
+def _demand(knobs: Knobs) -> float:
+    """Return the most responses that can be in flight per replica."""
+    if knobs.mode == "fully_async":
+        replicas = knobs.standalone_replicas
+        prompts = min(replicas * knobs.concurrent_samples, knobs.max_required_samples)
+    else:
+        replicas = knobs.standalone_replicas or knobs.hybrid_replicas
+        ahead = 0.0 if knobs.mode == "sync" else knobs.warm_up_batches
+        prompts = math.ceil((1 + ahead) * knobs.train_batch)
+    return prompts * knobs.group_size / replicas
+
+
+def _tokens(calibration: Calibration, knobs: Knobs) -> Leap | None:
+    per_response = calibration.lengths.mean * knobs.length_scale + calibration.prompt_tokens
+    asked = per_response * knobs.group_size * knobs.update_prompts
+    low, high = calibration.training.tokens
+    if not high or low / _SLACK <= asked <= high * _SLACK:
+        return None
+    reason = (
+        f"an update trains on about {asked:.0f} tokens, and times were measured from "
+        f"{low:.0f} to {high:.0f}"
+    )
+    return Leap(
+        "update_tokens", reason, _doublings("update_tokens", asked, high if asked > high else low)
+    )
+
+
+def _budget(calibration: Calibration, knobs: Knobs) -> Leap | None:
+    old, new = calibration.knobs.token_budget, knobs.token_budget
+    if old == new:
+        return None
+    tokens = calibration.training.tokens[1]
+    if old and new and micro_batches(knobs, tokens) == micro_batches(calibration.knobs, tokens):
+        return None
+    reason = "what a micro-batch costs by itself was not measured apart from the rest of an update"
+    doublings = (
+        _doublings("token_budget", new, old) if old and new else _PER_DOUBLING["token_budget"]
+    )
+    return Leap("token_budget", reason, doublings)
+
+
+def _lengths(calibration: Calibration, knobs: Knobs) -> Leap | None:
+    if knobs.max_response_length <= calibration.lengths.cap or not calibration.lengths.capped_share:
+        return None
+    reason = (
+        f"{calibration.lengths.capped_share:.1%} of the responses were cut at "
+        f"{calibration.lengths.cap} tokens, and their further length is extrapolated"
+    )
+    return Leap("max_response_length", reason, _LONGER)
+
+
+def _validation(calibration: Calibration, knobs: Knobs) -> Leap | None:
+    if knobs.validation_interval and not calibration.costs.validation_requests:
+        reason = "the run never validated, so what a validation costs is unknown and left out"
+        return Leap("validation_interval", reason, _LONGER)
+    lends = knobs.hybrid_replicas and knobs.mode in ("separate_async", "fully_async")
+    lent = calibration.knobs.hybrid_replicas
+    if lends and not lent:
+        return Leap("hybrid_replicas", "lending hybrid replicas was not measured", _HYBRID)
+    return None
+
+
+def _source(calibration: Calibration) -> Leap | None:
+    if calibration.source == "trace":
+        return None
+    reason = "calibrated from the framework's metrics, without requests or intervals"
+    return Leap("calibration", reason, _METRICS)

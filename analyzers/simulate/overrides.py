@@ -1,0 +1,183 @@
+"""Which override of verl 0.9.1 each knob is, per mode: to read a run, and to change one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rlinsight.analyzers.simulate.knobs import KNOB_NAMES, Knobs, Mode
+from rlinsight.errors import ConfigError
+
+_ACTOR: Final = "actor_rollout_ref.actor"
+_ROLLOUT: Final = "actor_rollout_ref.rollout"
+
+_COMMON: Final[dict[str, str]] = {
+    "tensor_parallel": f"{_ROLLOUT}.tensor_model_parallel_size",
+    "mini_batch": f"{_ACTOR}.ppo_mini_batch_size",
+    "max_num_seqs": f"{_ROLLOUT}.max_num_seqs",
+    "checkpoint_interval": "trainer.save_freq",
+    "max_response_length": "data.max_response_length",
+    "token_budget": f"{_ACTOR}.ppo_max_token_len_per_gpu",
+}
+_V1: Final[dict[str, str]] = {
+    **_COMMON,
+    "group_size": f"{_ROLLOUT}.n",
+    "train_batch": "data.train_batch_size",
+    "validation_interval": "trainer.test_freq",
+    "max_off_policy": "trainer.v1.sampler.max_off_policy_threshold",
+    "off_policy_strategy": "trainer.v1.sampler.max_off_policy_strategy",
+}
+_SEPARATE: Final = "trainer.v1.separate_async"
+_ASYNC: Final = "async_training"
+
+#: Knob name to verl's key. A knob that is missing from a mode does not exist in it.
+OVERRIDES: Final[dict[Mode, dict[str, str]]] = {
+    "sync": {
+        name: key
+        for name, key in _V1.items()
+        if name not in ("max_off_policy", "off_policy_strategy")
+    },
+    "colocate_async": {
+        **_V1,
+        "warm_up_batches": "trainer.v1.colocate_async.num_warmup_batches",
+    },
+    "separate_async": {
+        **_V1,
+        "sync_step": f"{_SEPARATE}.parameter_sync_step",
+        "warm_up_batches": f"{_SEPARATE}.num_warmup_batches",
+        "hybrid_engine": "actor_rollout_ref.hybrid_engine",
+        "hybrid_switch": f"{_SEPARATE}.hybrid_rollout.enable_switch",
+        "switch_threshold": f"{_SEPARATE}.hybrid_rollout.switch_threshold_ratio",
+    },
+    "fully_async": {
+        **_COMMON,
+        "group_size": "rollout.n",
+        "sync_step": f"{_ASYNC}.trigger_parameter_sync_step",
+        "concurrent_samples": f"{_ASYNC}.concurrent_samples_per_replica",
+        "staleness_threshold": f"{_ASYNC}.staleness_threshold",
+        "require_batches": f"{_ASYNC}.require_batches",
+        "partial_rollout": f"{_ASYNC}.partial_rollout",
+        "validation_interval": "trainer.test_freq",
+        "trainer_validates": f"{_ASYNC}.use_trainer_do_validate",
+    },
+}
+
+#: Devices are nodes x devices of a node in verl: (nodes, devices per node) of each pool.
+_NODES: Final[dict[Mode, dict[str, tuple[str, str]]]] = {
+    mode: {
+        "trainer_devices": ("trainer.nnodes", "trainer.n_gpus_per_node"),
+        **(
+            {}
+            if mode in ("sync", "colocate_async")
+            else {
+                "rollout_devices": (
+                    "rollout.nnodes" if mode == "fully_async" else f"{_ROLLOUT}.nnodes",
+                    "rollout.n_gpus_per_node"
+                    if mode == "fully_async"
+                    else f"{_ROLLOUT}.n_gpus_per_node",
+                )
+            }
+        ),
+    }
+    for mode in OVERRIDES
+}
+
+#: Knobs of the simulator that are a property of the work, not a key of verl.
+WORKLOAD_KNOBS: Final = ("length_scale", "length_tail")
+#: Derived: whole replicas of `tensor_parallel` devices each.
+REPLICAS: Final = "rollout_replicas"
+
+
+def knob_name(mode: Mode, key: str) -> str:
+    """Return the knob that `key` (a knob, or an override of verl) sets in `mode`.
+
+    Raises ConfigError for a key that is neither, or that this mode does not have.
+    """
+    by_override = {override: name for name, override in OVERRIDES[mode].items()}
+    name = by_override.get(key, key)
+    if name in OVERRIDES[mode] or name in _NODES[mode] or name in WORKLOAD_KNOBS:
+        return name
+    if name == REPLICAS and "rollout_devices" in _NODES[mode]:
+        return name
+    known = ", ".join(sorted(_names(mode)))
+    reason = f"a knob of {mode}" if name in KNOB_NAMES else "a knob of the simulator"
+    raise ConfigError(f"expected {reason} ({known}), found `{key}`")
+
+
+def override(mode: Mode, name: str, value: object) -> str | None:
+    """Return the exact override that sets a knob, None for one that no single key sets."""
+    key = OVERRIDES[mode].get(name)
+    if key is None:
+        return None
+    return f"{key}={_text(name, value)}"
+
+
+def pool_override(
+    mode: Mode, pool: str, devices: int, config: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """Return the overrides that give a pool so many devices, keeping nodes whole where possible.
+
+    Worked example: 4 nodes of 8 devices, 16 wanted: `nnodes=2`. One node of 8, 6 wanted:
+    `n_gpus_per_node=6`.
+    """
+    nodes_key, per_node_key = _NODES[mode][pool]
+    per_node = _get(config, per_node_key)
+    if isinstance(per_node, int) and per_node > 0 and devices % per_node == 0:
+        return (f"{nodes_key}={devices // per_node}",)
+    return (f"{nodes_key}=1", f"{per_node_key}={devices}")
+
+
+def knobs_of_mode(knobs: Knobs) -> list[tuple[str, object, str]]:
+    """Return (knob, present value, what sets it in verl) of every knob of the mode."""
+    rows: list[tuple[str, object, str]] = []
+    for name, keys in _NODES[knobs.mode].items():
+        rows.append((name, getattr(knobs, name), " x ".join(keys)))
+    if "rollout_devices" in _NODES[knobs.mode]:
+        rows.append((REPLICAS, knobs.standalone_replicas, "rollout_devices / tensor_parallel"))
+    rows += [(name, getattr(knobs, name), key) for name, key in OVERRIDES[knobs.mode].items()]
+    return rows + [(name, getattr(knobs, name), "the workload") for name in WORKLOAD_KNOBS]
+
+
+def read_config(mode: Mode, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the knobs that a resolved configuration of verl sets, by name."""
+    values = {name: value for name, key in OVERRIDES[mode].items()
+              if (value := _get(config, key)) is not None}  # fmt: skip
+    for name, (nodes, per_node) in _NODES[mode].items():
+        counts = _get(config, nodes), _get(config, per_node)
+        if all(isinstance(count, int) for count in counts):
+            values[name] = counts[0] * counts[1]
+    if mode != "fully_async" and _get(config, "trainer.v1.sampler") is not None:
+        values.setdefault("max_off_policy", None)
+    for name in ("validation_interval", "checkpoint_interval"):
+        if values.get(name, 0) <= 0:
+            values[name] = None
+    # A fixed number of sequences per micro-batch leaves the token budget unused.
+    if _get(config, f"{_ACTOR}.use_dynamic_bsz") is not True:
+        values["token_budget"] = None
+    if mode == "sync":
+        values.update(max_off_policy=None)
+    return values
+
+
+def setting(config: Mapping[str, Any], dotted: str) -> Any:
+    """Return a value of a resolved configuration, None where it has no such key."""
+    return _get(config, dotted)
+
+
+def _names(mode: Mode) -> set[str]:
+    return {*OVERRIDES[mode], *_NODES[mode], *WORKLOAD_KNOBS}
+
+
+def _text(name: str, value: object) -> str:
+    if value is None:
+        return "-1" if name.endswith("_interval") else "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _get(config: Mapping[str, Any], dotted: str) -> Any:
+    node: Any = config
+    for part in dotted.split("."):
+        if not isinstance(node, Mapping) or part not in node:
+            return None
+        node = node[part]
+    return node

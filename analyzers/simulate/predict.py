@@ -1,0 +1,229 @@
+"""Predictions: a setting simulated over several seeds, and the effect of a change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from rlinsight.analyzers.result import Estimate
+from rlinsight.analyzers.significance import student_margin
+from rlinsight.analyzers.simulate.account import Account, Outcome, outcome
+from rlinsight.analyzers.simulate.calibration import Calibration
+from rlinsight.analyzers.simulate.closed_form import closed_form
+from rlinsight.analyzers.simulate.fully_async import FullyAsync
+from rlinsight.analyzers.simulate.knobs import Knobs, Mode
+from rlinsight.analyzers.simulate.outside import Leap, leaps, widening
+from rlinsight.analyzers.simulate.separate_async import SeparateAsync
+from rlinsight.analyzers.simulate.v1 import ColocateAsync, Sync
+from rlinsight.analyzers.simulate.world import World
+
+SEEDS: Final = (0, 1, 2, 3, 4)
+
+#: Versions that are simulated and left out, and that are measured; fewer where a version is so
+#: large that it averages by itself.
+WARM_UP: Final = 3
+VERSIONS: Final = 30
+_RESPONSES: Final = 20_000
+_FEWEST: Final = 8
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a setting gives, with 95 % intervals over seeds; docs/simulator.md defines each.
+
+    Intervals hold the run's own randomness, the uncertainty of the calibration, and `widened`
+    (relative) for what lies beyond what was measured, which `outside` names.
+    `lag_shares` are the shares of trained prompts by lag in versions. `closed_form_lag` is the
+    mean lag by the closed form, for comparison; None outside fully_async.
+    """
+
+    knobs: Knobs
+    tokens_per_s_per_device: Estimate
+    tokens_per_s: Estimate
+    samples_per_s: Estimate
+    step_s: Estimate
+    trainer_idle_ratio: Estimate
+    rollouter_idle_ratio: Estimate
+    trainer_wait_share: Estimate
+    mean_lag_versions: Estimate
+    wasted_tokens_share: Estimate
+    aborted_per_sample: Estimate
+    lag_shares: dict[int, float]
+    closed_form_lag: float | None
+    seeds: int
+    versions: int
+    outside: tuple[Leap, ...] = ()
+    widened: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a change does: each figure's before and after, and the paired relative change.
+
+    Relative changes are after / before - 1 of runs with the same random numbers, so that they
+    are far more certain than the figures themselves. The two objectives can disagree: more
+    devices raise the wall-clock throughput and may lower that per device.
+    """
+
+    changes: dict[str, object]
+    before: Prediction
+    after: Prediction
+    tokens_per_s_per_device: Estimate
+    tokens_per_s: Estimate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return asdict(self)
+
+
+Run = FullyAsync | Sync | ColocateAsync | SeparateAsync
+_RUNS: Final[dict[Mode, Callable[[World], Run]]] = {
+    "sync": Sync,
+    "colocate_async": ColocateAsync,
+    "separate_async": SeparateAsync,
+    "fully_async": FullyAsync,
+}
+
+
+def simulate(
+    calibration: Calibration,
+    knobs: Knobs | None = None,
+    *,
+    seeds: Sequence[int] = SEEDS,
+    versions: int | None = None,
+    warm_up: int = WARM_UP,
+) -> Prediction:
+    """Return what `knobs` (without them: the run's own) give on the calibrated work.
+
+    `versions` are measured after `warm_up` more. Raises RlinsightError for a setting that would
+    hang.
+    """
+    chosen = calibration.knobs if knobs is None else knobs
+    measured = versions_of(chosen) if versions is None else versions
+    runs = [run(calibration, chosen, seed, measured, warm_up) for seed in seeds]
+    return _prediction(calibration, chosen, runs, measured)
+
+
+def simulate_run(calibration: Calibration, knobs: Knobs, seed: int, versions: int) -> Account:
+    """Return one simulated run with all that it did, warm-up included."""
+    return _RUNS[knobs.mode](World(calibration, knobs, seed)).run(versions)
+
+
+@lru_cache(maxsize=512)
+def run(
+    calibration: Calibration, knobs: Knobs, seed: int, versions: int, warm_up: int = WARM_UP
+) -> Outcome:
+    """Return the figures of one simulated run.
+
+    Remembered, since every change of a run is compared with the same run as it was.
+    """
+    return outcome(simulate_run(calibration, knobs, seed, versions + warm_up), warm_up)
+
+
+def predict_change(
+    calibration: Calibration,
+    changes: Mapping[str, object],
+    *,
+    seeds: Sequence[int] = SEEDS,
+    versions: int | None = None,
+) -> Effect:
+    """Return the effect of `changes` (knobs, or overrides of verl) on the calibrated run."""
+    after = calibration.knobs.changed(changes)
+    return predict_setting(calibration, after, changes, seeds=seeds, versions=versions)
+
+
+def predict_setting(
+    calibration: Calibration,
+    after: Knobs,
+    changes: Mapping[str, object],
+    *,
+    seeds: Sequence[int] = SEEDS,
+    versions: int | None = None,
+) -> Effect:
+    """Return the effect of another setting, which may be of another mode; `changes` names it."""
+    before = calibration.knobs
+    measured = min(versions_of(before), versions_of(after)) if versions is None else versions
+    old = [run(calibration, before, seed, measured) for seed in seeds]
+    new = [run(calibration, after, seed, measured) for seed in seeds]
+    wider = widening(leaps(calibration, after))
+    ratios = {
+        name: _estimate(
+            [getattr(b, name) / getattr(a, name) - 1 for a, b in zip(old, new, strict=True)],
+            wider,
+        )
+        for name in ("tokens_per_s_per_device", "tokens_per_s")
+    }
+    return Effect(
+        changes=dict(changes),
+        before=_prediction(calibration, before, old, measured),
+        after=_prediction(calibration, after, new, measured),
+        **ratios,
+    )
+
+
+def versions_of(knobs: Knobs) -> int:
+    """Return how many versions to measure: whole rounds of validation where there are any."""
+    per_version = knobs.update_prompts * knobs.sync_step * knobs.group_size
+    count = max(_FEWEST, min(VERSIONS, _RESPONSES // per_version))
+    every = knobs.validation_interval
+    if every is None or every > count:
+        return count
+    return count // every * every
+
+
+_FIGURES: Final = (
+    "tokens_per_s_per_device", "tokens_per_s", "samples_per_s", "step_s", "trainer_idle_ratio",
+    "rollouter_idle_ratio", "trainer_wait_share", "mean_lag_versions", "wasted_tokens_share",
+    "aborted_per_sample",
+)  # fmt: skip
+
+
+def _prediction(
+    calibration: Calibration, knobs: Knobs, runs: Sequence[Outcome], versions: int
+) -> Prediction:
+    found = leaps(calibration, knobs)
+    wider = widening(found)
+    figures = {name: _relative([getattr(one, name) for one in runs], wider) for name in _FIGURES}
+    lags = sorted({lag for one in runs for lag in one.lag_shares})
+    return Prediction(
+        knobs=knobs,
+        **figures,
+        lag_shares={
+            lag: float(np.mean([one.lag_shares.get(lag, 0.0) for one in runs])) for lag in lags
+        },
+        closed_form_lag=closed_form(knobs, runs),
+        seeds=len(runs),
+        versions=versions,
+        outside=found,
+        widened=wider,
+    )
+
+
+def _relative(values: Sequence[float | None], wider: float) -> Estimate:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or not known:
+        return Estimate(None)
+    return _estimate(known, wider * abs(float(np.mean(known))))
+
+
+def _estimate(values: Sequence[float], wider: float) -> Estimate:
+    """Return the mean, and the interval in which one more run would lie, widened by `wider`.
+
+    A prediction interval (Student's t), not one of the mean: it is about a run, of which there
+    will be one.
+    """
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return Estimate(mean)
+    spread = float(np.std(values, ddof=1)) * math.sqrt(1 + 1 / len(values))
+    margin = student_margin(len(values) - 1) * spread + wider
+    return Estimate(mean, mean - margin, mean + margin)

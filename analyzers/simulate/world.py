@@ -1,0 +1,247 @@
+"""Time, and everything that happens by itself while a trainer works or waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+
+import numpy as np
+
+from rlinsight.analyzers.simulate.calibration import Calibration
+from rlinsight.analyzers.simulate.knobs import Knobs
+from rlinsight.analyzers.simulate.pace import token_times, update_seconds
+from rlinsight.analyzers.simulate.replicas import DRAINED, Replicas
+from rlinsight.errors import RlinsightError
+
+_CHUNK = 2048
+#: How long the barrier before an abort lasts at most.
+_BARRIER_S = 60.0
+#: A trainer that waits while nothing runs, for so long, waits forever.
+_STANDSTILL_S = 3600.0
+_HANGS = (
+    "the simulated run stands still: nothing generates and the trainer waits; this setting "
+    "would hang"
+)
+
+
+class World:
+    """A job at a moment: its replicas, its timers, and the workload that is drawn for it.
+
+    The trainer is the one who lets time pass: `run_for` while it works, `wait` while it does
+    not. Groups that complete meanwhile go to `on_group`.
+    """
+
+    def __init__(self, calibration: Calibration, knobs: Knobs, seed: int) -> None:
+        self.calibration, self.knobs = calibration, knobs
+        self.now = 0.0
+        self.version = 0  # live on the replicas
+        # Streams of their own, so that a knob that changes one kind of draw leaves the others.
+        self._lengths, self._residuals, self._validation, costs, self.luck = (
+            np.random.default_rng([seed, stream]) for stream in range(5)
+        )
+        self._uncertain = calibration.uncertainty.draw(costs)
+        replicas = knobs.hybrid_replicas + knobs.standalone_replicas
+        token_s = token_times(calibration, knobs, self._uncertain["decode"])
+        decode = calibration.decode
+        self.replicas = Replicas(
+            replicas, token_s, decode.start_s, edge_s=decode.arrival_s + decode.end_s
+        )
+        self._submit_s = calibration.costs.submit_s + calibration.decode.arrival_s
+        self._reward_s = calibration.costs.reward_s + calibration.decode.end_s
+        # In fully_async the scoring of a validation is measured as what follows it.
+        scored_s = 0.0 if knobs.mode == "fully_async" else calibration.costs.reward_s
+        self._validated_s = self.replicas.edge_s + scored_s
+        self._validating: set[int] = set()
+        self.hybrid = list(range(knobs.hybrid_replicas))
+        self.standalone = list(range(knobs.hybrid_replicas, replicas))
+        self.tokens: dict[int, float] = {}  # prompt and response tokens of a group
+        self.version_of: dict[int, int] = {}  # version of its first tokens
+        self.on_group: Callable[[int], None] = lambda _: None
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self._drawn: list[list[float]] = []
+
+    def submit_group(self) -> int:
+        """Draw a prompt's responses and send them to replicas; return the group."""
+        lengths = self._next_lengths()
+        group = self.replicas.new_group(len(lengths))
+        prompt = self.calibration.prompt_tokens
+        self.tokens[group] = sum(lengths) + prompt * len(lengths)
+        delay = self._submit_s
+        if delay:
+            self.after(delay, lambda: self._arrive(group, lengths))
+        else:
+            self._arrive(group, lengths)
+        return group
+
+    def _arrive(self, group: int, lengths: list[float]) -> None:
+        """Reach the replicas; behind a closed gate, tokens will be of the next version."""
+        places = self._route(group, lengths)
+        self.version_of[group] = self.version + self.replicas.closed[places[0]]
+
+    def _route(self, group: int, lengths: list[float]) -> list[int]:
+        places = self.replicas.route(len(lengths))
+        for replica, work in zip(places, lengths, strict=True):
+            self.replicas.submit(self.now, replica, work, group)
+        return places
+
+    def _next_lengths(self) -> list[float]:
+        if not self._drawn:
+            knobs = self.knobs
+            drawn = self.calibration.lengths.draw(
+                self._lengths, _CHUNK, knobs.group_size, maximum=knobs.max_response_length,
+                scale=knobs.length_scale, tail=knobs.length_tail,
+            )  # fmt: skip
+            self._drawn = drawn[::-1].tolist()
+        return self._drawn.pop()
+
+    def update_seconds(self, tokens: float) -> float:
+        """Return how long one update on so many tokens takes."""
+        spread = self.calibration.training.residuals
+        factor = float(self._residuals.choice(spread)) if spread else 1.0
+        return (
+            update_seconds(self.calibration, self.knobs, tokens)
+            * factor
+            * self._uncertain["training"]
+        )
+
+    def cost(self, name: str) -> float:
+        """Return a recorded cost in seconds, 0 where the run had none."""
+        value: float = getattr(self.calibration.costs, name)
+        return value * self._uncertain.get(name, 1.0)
+
+    def abort(self, replicas: list[int], *, anywhere: bool = False) -> None:
+        """Stop these replicas; what ran is asked for again a second later, where it was.
+
+        Or `anywhere`: after the balancer has forgotten where requests were.
+        """
+        for replica in self._closing(replicas):
+            self._retry_later(self.replicas.abort(self.now, [replica]), anywhere=anywhere)
+
+    def truncate(self, replicas: list[int]) -> None:
+        """Stop these replicas; what ran ends with the tokens that it has."""
+        for replica in self._closing(replicas):
+            for _, work, group in self.replicas.abort(self.now, [replica]):
+                if group in self.tokens:
+                    self.tokens[group] -= work
+                self.replicas.left[group] -= 1
+                if not self.replicas.left[group]:
+                    self._ended(group)
+
+    def open(self, replicas: list[int]) -> None:
+        """Open gates; what was parked there starts after its transport into the engine."""
+        admitted = self.replicas.open(replicas)
+        if admitted:
+            delay = self.calibration.decode.arrival_s
+            self.after(delay, lambda: self._retry(admitted, anywhere=False))
+
+    def reject(self, replicas: list[int]) -> None:
+        """Stop replicas that leave the balancer: what ran or arrives goes elsewhere."""
+        for replica in self._closing(replicas):
+            stopped = self.replicas.abort(self.now, [replica])
+            self._retry_later(stopped + self.replicas.reject(replica))
+
+    def _closing(self, replicas: list[int]) -> Iterator[int]:
+        """Close the gates and yield each replica once it may be aborted.
+
+        A replica waits until every request that it has taken shows a first token, for a minute
+        at most (`vllm_async_server.py`): with requests queued inside, it goes on generating.
+        """
+        self.replicas.close(replicas)
+        deadline = self.now + _BARRIER_S
+        rest = list(replicas)
+        while rest:
+            late = self.now >= deadline
+            ready = [replica for replica in rest if late or not self.replicas.queued(replica)]
+            rest = [replica for replica in rest if replica not in ready]
+            yield from ready
+            if rest:
+                self._run(deadline, partial(self._any_drained, rest))
+
+    def _any_drained(self, replicas: list[int]) -> bool:
+        return not all(map(self.replicas.queued, replicas))
+
+    def _retry_later(
+        self, stopped: list[tuple[int, float, int]], *, anywhere: bool = False
+    ) -> None:
+        if stopped:
+            delay = self.calibration.costs.resume_s + self.calibration.decode.arrival_s
+            self.after(delay, lambda: self._retry(stopped, anywhere=anywhere))
+
+    def _retry(self, stopped: list[tuple[int, float, int]], *, anywhere: bool) -> None:
+        routed = set() if anywhere else set(self.replicas.routed)
+        moved = [work for work in stopped if work[0] not in routed]
+        for replica, work, group in stopped:
+            if replica in routed:
+                self.replicas.submit(self.now, replica, work, group)
+        for replica, (_, work, group) in zip(self.replicas.route(len(moved)), moved, strict=True):
+            self.replicas.submit(self.now, replica, work, group)
+
+    def submit_validation(self) -> int:
+        """Route a validation set; return its group."""
+        costs = self.calibration.costs
+        maximum = self.knobs.max_response_length
+        drawn = self.calibration.validation_lengths.draw(
+            self._validation, 1, max(1, costs.validation_requests), maximum=maximum,
+            scale=self.knobs.length_scale, tail=self.knobs.length_tail,
+        )  # fmt: skip
+        group = self.replicas.new_group(drawn.shape[1])
+        self._route(group, drawn[0].tolist())
+        self._validating.add(group)
+        return group
+
+    def validation_done(self, group: int) -> bool:
+        """Whether every response of a validation set is there."""
+        return group not in self._validating
+
+    def after(self, delay: float, call: Callable[[], None]) -> None:
+        """Call `call` in `delay` seconds."""
+        heappush(self._timers, (self.now + delay, next(self._order), call))
+
+    def run_for(self, seconds: float) -> None:
+        """Let time pass."""
+        self._run(self.now + seconds, lambda: False)
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        """Let time pass until a condition holds. Raises RlinsightError where it never can."""
+        if not until():
+            self._run(inf, until)
+
+    def _run(self, end: float, done: Callable[[], bool]) -> None:
+        progress = self.now
+        while True:
+            timer = self._timers[0][0] if self._timers else inf
+            limit = min(end, timer)
+            ended = self.replicas.run(limit)
+            if ended is not None:
+                self.now, group = ended
+                progress = self.now
+                if group != DRAINED:
+                    self._ended(group)
+            elif timer <= end and timer < inf:
+                self.now, _, call = heappop(self._timers)
+                call()
+                if self.replicas.running():
+                    progress = self.now
+                elif end == inf and self.now - progress > _STANDSTILL_S:
+                    raise RlinsightError(_HANGS)
+            elif end == inf:
+                raise RlinsightError(_HANGS)
+            else:
+                self.now = end
+                return
+            if done():
+                return
+
+    def _ended(self, group: int) -> None:
+        if group in self._validating:
+            self.after(self._validated_s, lambda: self._validating.remove(group))
+            return
+        delay = self._reward_s
+        if delay:
+            self.after(delay, lambda: self.on_group(group))
+        else:
+            self.on_group(group)

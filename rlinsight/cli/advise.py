@@ -1,0 +1,101 @@
+"""`rlinsight advise`."""
+
+from __future__ import annotations
+
+import json as json_module
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from rlinsight.errors import ConfigError, RlinsightError, TraceError
+
+if TYPE_CHECKING:
+    from rlinsight.analyzers.advise import Case
+
+
+def advise(
+    trace: Annotated[
+        str | None, typer.Argument(help="A trace folder, or an fsspec URL of one.")
+    ] = None,
+    *,
+    objective: Annotated[
+        Literal["per-device", "wall-clock"],
+        typer.Option(help="What a change is to raise: throughput per device, or of the job."),
+    ] = "per-device",
+    seeds: Annotated[int, typer.Option(min=1, help="Simulated runs per setting.")] = 5,
+    explain: Annotated[
+        str | None, typer.Option(help="Say what this rule asks, when it fires, and stop.")
+    ] = None,
+    why_not: Annotated[
+        bool, typer.Option("--why-not", help="Also say what the other rules saw.")
+    ] = False,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write the advice as Markdown.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Say what to change in a recorded run, by how much it helps, and how to tell.
+
+    Findings are ordered by what a change costs; each has its evidence with time windows, the
+    exact override, the simulated effect, the risk, and what would show that it was wrong. A run
+    that stands still gets no advice. docs/advisor.md lists the rules.
+    """
+    if explain is not None:
+        typer.echo(_explained(explain))
+        return
+    if trace is None:
+        raise ConfigError("expected a trace to advise on, or `--explain RULE`")
+    from rlinsight.analyzers.advise import advise as asked
+
+    advice = asked(_case(trace, wall_clock=objective == "wall-clock", seeds=seeds))
+    if markdown is not None:
+        from rlinsight.report.advise.markdown import markdown as to_markdown
+
+        try:
+            markdown.write_text(to_markdown(Path(trace).name, advice), encoding="utf-8")
+        except OSError as error:
+            raise RlinsightError(f"cannot write `{markdown}`: {error}") from error
+    if json:
+        typer.echo(json_module.dumps(advice.to_dict(), indent=1))
+        return
+    from rich.console import Console
+
+    from rlinsight.report.advise.text import print_advice
+
+    typer.echo(f"objective: {objective} throughput")
+    print_advice(advice, Console(), why_not=why_not)
+    changes = advice.first.changes if advice.first else {}
+    named = " ".join(f"--set {shlex.quote(f'{k}={v}')}" for k, v in changes.items() if k != "mode")
+    next_command = (
+        f"whatif {shlex.quote(trace)} {named}" if named else f"analyze {shlex.quote(trace)}"
+    )
+    typer.echo(f"\nnext: rlinsight {next_command}")
+
+
+def _case(trace: str, *, wall_clock: bool, seeds: int) -> Case:
+    """Return the case of a trace; without a calibration where it does not allow one."""
+    import rlinsight
+    from rlinsight.analyzers.advise import Case
+    from rlinsight.analyzers.simulate import Calibration
+
+    opened = rlinsight.open(trace)
+    report = opened.analyze()
+    calibration = None
+    try:
+        calibration = Calibration.from_report(opened, report)
+    except (TraceError, ConfigError) as error:
+        typer.echo(f"no effects are predicted: {error}", err=True)
+    return Case(report, opened.manifest.config, calibration, wall_clock, range(seeds))
+
+
+def _explained(name: str) -> str:
+    from rlinsight.analyzers.advise import RULES
+    from rlinsight.report.advise.lines import catalogue
+
+    by_name = {rule.name: rule for rule in RULES}
+    if name not in by_name:
+        raise ConfigError(f"expected a rule ({', '.join(by_name)}), found `{name}`")
+    lines = [f"{part:<11} {text}" for part, text in catalogue(by_name[name])]
+    return "\n".join([name, *lines])

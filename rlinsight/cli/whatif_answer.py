@@ -1,0 +1,110 @@
+"""What `rlinsight whatif` does with its arguments: from text to an answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlinsight.errors import ConfigError, RlinsightError
+
+if TYPE_CHECKING:
+    from rlinsight.analyzers.result import Report
+    from rlinsight.analyzers.simulate import Calibration, Prediction
+    from rlinsight.analyzers.simulate.reproduce import Compared
+    from rlinsight.report.whatif.answer import Answer, Objective
+
+
+def loaded(trace: str) -> tuple[Calibration, Report | None]:
+    """Return the calibration of a trace with its report, or a saved one without."""
+    from rlinsight.analyzers.simulate import Calibration
+
+    if trace.endswith(".json"):
+        try:
+            return Calibration.from_json(Path(trace).read_text(encoding="utf-8")), None
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise RlinsightError(
+                f"expected a calibration that `whatif --save` wrote in `{trace}`: {error}"
+            ) from error
+    import rlinsight
+
+    opened = rlinsight.open(trace)
+    report = opened.analyze()
+    return Calibration.from_report(opened, report), report
+
+
+def answer(
+    trace: str,
+    calibration: Calibration,
+    report: Report | None,
+    *,
+    changes: Sequence[str],
+    sweeps: Sequence[str],
+    objective: Objective | None,
+    seeds: int,
+    versions: int | None,
+) -> Answer:
+    """Return the answer to `KNOB=VALUE` changes and `KNOB=A,B,C` sweeps."""
+    from rlinsight.analyzers.simulate import predict_change, sweep
+    from rlinsight.analyzers.simulate.overrides import knob_name, override
+    from rlinsight.report.whatif.answer import Answer
+
+    wanted = dict(_pair(text, "--set", "KNOB=VALUE") for text in changes)
+    fixed = {name: _value(text) for name, text in wanted.items()}
+    varied = dict(_pair(text, "--sweep", "KNOB=A,B,C") for text in sweeps)
+    values = {name: [_value(one) for one in text.split(",")] for name, text in varied.items()}
+    runs = range(seeds)
+    prediction, compared = _reproduced(calibration, report, runs, versions)
+    mode = calibration.knobs.mode
+    commands = {key: override(mode, knob_name(mode, key), value) for key, value in fixed.items()}
+    return Answer(
+        trace=Path(trace).name,
+        calibration=calibration,
+        prediction=prediction,
+        compared=compared,
+        objective=objective,
+        effect=predict_change(calibration, fixed, seeds=runs, versions=versions) if fixed else None,
+        sweep=sweep(calibration, values, fixed=fixed, seeds=runs, versions=versions)
+        if values
+        else None,
+        overrides=tuple(text for text in commands.values() if text is not None),
+        unmapped=tuple(key for key, text in commands.items() if text is None),
+    )
+
+
+def listed_knobs(calibration: Calibration) -> str:
+    """Return the knobs of the run's mode with their present values and overrides."""
+    from rlinsight.analyzers.simulate.overrides import knobs_of_mode
+
+    rows = knobs_of_mode(calibration.knobs)
+    width = max(len(name) for name, _, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value!s:<10}  {key}" for name, value, key in rows)
+
+
+def _reproduced(
+    calibration: Calibration, report: Report | None, seeds: range, versions: int | None
+) -> tuple[Prediction, tuple[Compared, ...]]:
+    from rlinsight.analyzers.simulate import simulate
+    from rlinsight.analyzers.simulate.reproduce import reproduce
+
+    if report is None or calibration.source == "metrics":
+        return simulate(calibration, seeds=seeds, versions=versions), ()
+    return reproduce(calibration, report, seeds=seeds)
+
+
+def _pair(text: str, option: str, form: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise ConfigError(f"expected `{option} {form}`, found `{text}`")
+    return name, value
+
+
+def _value(text: str) -> object:
+    """Return a number, true, false, or null as what it is, and anything else as text."""
+    if text in ("None", "none"):
+        return None
+    try:
+        return json.loads(text.lower() if text.lower() in ("true", "false", "null") else text)
+    except ValueError:
+        return text

@@ -1,0 +1,1 @@
+"""Renderers of advice: terminal and Markdown of the same object, and the catalogue of rules."""

@@ -1,0 +1,1 @@
+"""Renderers of predictions: terminal, Markdown, HTML and JSON of the same objects."""
