@@ -1,0 +1,29 @@
+"""axe-core on each page, in light and dark: no serious finding."""
+
+from __future__ import annotations
+
+import pytest
+from web_browser import visitor_of
+
+from rlinsight.webapp import pages
+
+OF_RUN = [page.name for page in pages.available() if page.of_run]
+ADDRESSES = ["/", "/compare?runs=fully_async,sync", "/nothing"]
+ADDRESSES += [f"/{name}?run=fully_async" for name in OF_RUN]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_nothing_serious_is_found(browser, samples, address, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme=scheme)
+    visitor = visitor_of(context)
+    page = visitor.open(f"{samples}{address}")
+    found = axe.run(page).response["violations"]
+    context.close()
+    serious = {
+        rule["id"]: [node["html"][:200] for node in rule["nodes"][:5]]
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+    }
+    assert serious == {}

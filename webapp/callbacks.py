@@ -1,0 +1,97 @@
+"""What the browser asks for: the page of its address, once more when that has changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dash
+import flask
+from dash import Input, Output, State
+
+from rlinsight.webapp import later, pages, urls
+from rlinsight.webapp.shell import page_name, stamp, view
+from rlinsight.webapp.store import Store
+
+
+def add_callbacks(app: dash.Dash, store: Store) -> None:
+    """Show the page of the URL, again whenever its run has changed."""
+
+    def show(path: str, search: str, _changed: str, shown: str) -> tuple[Any, ...]:
+        path, query, address = path or "/", urls.parsed(search), f"{path}{search or ''}"
+        now = f"{address} {stamp(store, path, query)}"
+        made = view(store, path, query)
+        page = pages.find(page_name(path))
+        follows = page is not None and not page.refreshes and shown.split(" ")[0] == address
+        body = dash.no_update if follows else made.body
+        return body, made.navigation, made.run_bar, made.banner, now, made.title
+
+    app.callback(
+        Output("page", "children"),
+        Output("navigation", "children"),
+        Output("run-bar", "children"),
+        Output("banner", "children"),
+        Output("shown", "data"),
+        Output("titled", "data"),
+        Input("url", "pathname"),
+        Input("url", "search"),
+        Input("changed", "data"),
+        State("shown", "data"),
+    )(show)
+
+    def answer() -> flask.Response:
+        path, search = (flask.request.args.get(key, "") for key in ("path", "search"))
+        now = f"{path}{search} {stamp(store, path, urls.parsed(search))}"
+        return flask.Response(now, content_type="text/plain; charset=utf-8")
+
+    app.server.add_url_rule("/stamp", "stamp", answer)
+
+    # The page asks for the stamp, one request after the other, and is shown anew if it differs.
+    app.clientside_callback(
+        "function(shown) { window.rlinsight.follow(shown); return ''; }",
+        Output("shown", "clear_data"),
+        Input("shown", "data"),
+    )
+
+    later.add_callbacks(app, store)
+    _add_what_if(app, store)
+
+    app.clientside_callback(
+        "function(search) { return window.rlinsight.mergeQuery(search); }",
+        Output("url", "search"),
+        Input({"type": "query", "key": dash.ALL}, "value"),
+        prevent_initial_call=True,
+    )
+    app.clientside_callback(
+        "function(rows) { return window.rlinsight.compareLink(rows); }",
+        Output("compare-selected", "href"),
+        Output("compare-selected", "children"),
+        Output("compare-selected", "className"),
+        Input("runs-grid", "selectedRows"),
+    )
+    app.clientside_callback(
+        "function(title) { if (title) document.title = title + ' · rlinsight'; return ''; }",
+        Output("titled", "clear_data"),
+        Input("titled", "data"),
+    )
+
+
+def _add_what_if(app: dash.Dash, store: Store) -> None:
+    """Answer the sliders while they are dragged, one question at a time."""
+    if pages.find("advisor") is None:
+        return
+    from rlinsight.webapp.prediction import prediction
+
+    app.clientside_callback(
+        "function(values) { return window.rlinsight.moveKnobs(); }",
+        Output("moved", "clear_data"),
+        Input({"type": "knob", "key": dash.ALL}, "value"),
+        prevent_initial_call=True,
+    )
+
+    def predict(search: str) -> Any:
+        query = urls.parsed(search)
+        return prediction(store.run(query.get("run", "")), query)
+
+    app.callback(
+        Output("prediction", "children"), Input("moved", "data"), prevent_initial_call=True
+    )(predict)

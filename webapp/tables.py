@@ -1,0 +1,210 @@
+"""Tables as data: what the grids show, and what is downloaded, with units in the column names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any, Final
+
+import flask
+import polars as pl
+
+from rlinsight.analyzers.verdict import ceiling
+from rlinsight.errors import RlinsightError
+from rlinsight.webapp import urls
+from rlinsight.webapp.store import Run, Store
+from rlinsight.webapp.summary import Summary
+
+_CSV: Final = "text/csv; charset=utf-8"
+_PARQUET: Final = "application/vnd.apache.parquet"
+
+
+def bubble_totals(run: Run) -> pl.DataFrame:
+    """All bubbles by owner and cause; `ceiling` is the gain in throughput, at most."""
+    report = run.report
+    return _frame(
+        {
+            "owner": total.owner,
+            "cause": total.cause,
+            "share_of_pool": total.share,
+            "device_seconds": total.device_seconds,
+            "mini_batches": total.mini_batches,
+            "bubbles": total.bubbles,
+            "longest_s": total.longest_s,
+            "ceiling": ceiling(total, report.pools),
+        }
+        for total in report.bubbles.totals
+    )
+
+
+def bubbles(run: Run) -> pl.DataFrame:
+    """The largest single bubbles, each with its place on the timeline."""
+    return _frame(
+        {
+            "from_s": run.seconds(bubble.start_ns),
+            "duration_s": (bubble.end_ns - bubble.start_ns) / 1e9,
+            "owner": bubble.owner,
+            "cause": bubble.cause,
+            "device_seconds": bubble.device_seconds,
+            "share_of_pool": bubble.share,
+            "mini_batches": bubble.mini_batches,
+            "lanes": ", ".join(bubble.lanes),
+            "evidence": ", ".join(f"{key} {_plain(v)}" for key, v in bubble.evidence.items()),
+        }
+        for bubble in sorted(run.report.bubbles.largest, key=lambda b: -b.device_seconds)
+    )
+
+
+def versions(run: Run) -> pl.DataFrame:
+    """The version windows."""
+    report = run.report
+    return _frame(
+        {
+            "version": row.version,
+            "from_s": run.seconds(row.start_ns),
+            "duration_s": row.duration_s,
+            **{f"{pool}_idle_ratio": row.idle_ratio.get(pool) for pool in report.pools},
+            "trained_tokens": row.trained_tokens,
+            "trained_samples": row.trained_samples,
+        }
+        for row in report.versions
+    )
+
+
+def coverage(run: Run) -> pl.DataFrame:
+    """Coverage per version window."""
+    return _frame(
+        {
+            "version": row.version,
+            "trigger_steps": row.trigger_steps,
+            "wait_s": row.wait_s,
+            "fresh_only_wait_s": row.fresh_only_wait_s,
+            "coverage": row.coverage,
+            "unknown": row.unknown,
+        }
+        for row in run.report.coverage.windows
+    )
+
+
+def lengths_by_step(run: Run) -> pl.DataFrame:
+    """Response lengths of each training step, in tokens."""
+    return _frame({"step": row.key, **_length(row)} for row in run.report.lengths.steps)
+
+
+def lengths_by_replica(run: Run) -> pl.DataFrame:
+    """Response lengths, speed and use of each replica."""
+    report = run.report
+    speeds = {speed.lane: speed for speed in report.balance.replicas}
+    slots = {lane.lane: lane for lane in report.slots.lanes}
+    tail = report.lengths.tail
+    tails = {row.lane: row for row in tail.replicas} if tail else {}
+    lengths = {str(row.key): row for row in report.lengths.replicas}
+    return _frame(
+        {
+            "replica": lane,
+            "engine_kind": slots[lane].engine_kind if lane in slots else None,
+            **(_length(lengths[lane]) if lane in lengths else {}),
+            "ms_per_token": speeds[lane].ms_per_token if lane in speeds else None,
+            "slowdown": speeds[lane].slowdown if lane in speeds else None,
+            "slot_utilization": slots[lane].utilization if lane in slots else None,
+            "mean_running": slots[lane].mean_running if lane in slots else None,
+            "tail_cost_device_seconds": tails[lane].cost_device_seconds if lane in tails else None,
+        }
+        for lane in sorted({*lengths, *slots, *speeds})
+    )
+
+
+def ranks(run: Run) -> pl.DataFrame:
+    """Work of each data-parallel rank."""
+    balance = run.report.balance.ranks
+    return _frame(
+        {
+            "rank": rank.lane,
+            "calls": rank.calls,
+            "tokens": rank.tokens,
+            "seconds": rank.seconds,
+            "slowdown": rank.slowdown,
+        }
+        for rank in (balance.ranks if balance else ())
+    )
+
+
+def runs(summaries: Iterable[Summary]) -> pl.DataFrame:
+    """Every run of the folder in one row."""
+    return _frame(vars(summary) for summary in summaries)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table about one run, or about the folder."""
+
+    frame: Callable[[Any], pl.DataFrame]
+    of_run: bool = True
+
+
+TABLES: Final[Mapping[str, Table]] = {
+    "bubble_totals": Table(bubble_totals),
+    "bubbles": Table(bubbles),
+    "versions": Table(versions),
+    "coverage": Table(coverage),
+    "lengths_by_step": Table(lengths_by_step),
+    "lengths_by_replica": Table(lengths_by_replica),
+    "ranks": Table(ranks),
+    "runs": Table(runs, of_run=False),
+}
+
+
+def register(server: flask.Flask, store: Store) -> None:
+    """Serve every table as `/download/NAME.csv` and `/download/NAME.parquet`."""
+
+    @server.get("/download/<name>.<kind>")
+    def _download(name: str, kind: str) -> flask.typing.ResponseReturnValue:
+        table = TABLES.get(name)
+        if table is None or kind not in ("csv", "parquet"):
+            return flask.Response("no such table\n", 404, content_type="text/plain")
+        query = flask.request.args
+        try:
+            source = store.run(query.get("run", "")) if table.of_run else _chosen(store, query)
+            frame = table.frame(source)
+        except RlinsightError as error:
+            return flask.Response(f"{error}\n", 404, content_type="text/plain; charset=utf-8")
+        return _file(frame, f"{name}.{kind}", kind)
+
+
+def _chosen(store: Store, query: Mapping[str, str]) -> list[Summary]:
+    known = [summary for summary in store.summaries() if summary is not None]
+    wanted = urls.ids(query, "runs")
+    return [summary for summary in known if not wanted or summary.id in wanted]
+
+
+def _file(frame: pl.DataFrame, name: str, kind: str) -> flask.Response:
+    buffer = BytesIO()
+    if kind == "csv":
+        _harmless(frame).write_csv(buffer)
+    else:
+        frame.write_parquet(buffer)
+    response = flask.Response(buffer.getvalue(), content_type=_CSV if kind == "csv" else _PARQUET)
+    response.headers["Content-Disposition"] = f"attachment; filename={name}"
+    return response
+
+
+def _harmless(frame: pl.DataFrame) -> pl.DataFrame:
+    """Quote text that a spreadsheet would run as a formula."""
+    text = [name for name, kind in frame.schema.items() if kind == pl.String]
+    return frame.with_columns(pl.col(name).str.replace(r"^([=+\-@\t\r])", "'${1}") for name in text)
+
+
+def _length(row: Any) -> dict[str, Any]:
+    names = ("samples", "mean", "cv", "p50", "p95", "p99", "max", "cap_share")
+    return {name: getattr(row, name) for name in names}
+
+
+def _frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    frame = pl.DataFrame([dict(row) for row in rows], infer_schema_length=None)
+    # A column without any value has no type of its own; text is what both formats can hold.
+    return frame.with_columns(pl.col(pl.Null).cast(pl.String))
+
+
+def _plain(value: float | str) -> str:
+    return f"{value:g}" if isinstance(value, float) else value

@@ -1,0 +1,1 @@
+"""The timeline: lanes over time, and what the browser asks for while zooming."""
