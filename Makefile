@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
-.PHONY: install run test test-quiet lint types unit e2e bench docs record-samples clean
+.PHONY: install apt screenshots run test test-long test-quiet lint types unit e2e bench bench-accept gate-table docs simulator-docs record-samples record-provoked gpu-sample golden clean
 install: $(READY)
 
 $(READY): pyproject.toml requirements-cpu.txt scripts/install_cpu.sh
@@ -12,12 +12,21 @@ $(READY): pyproject.toml requirements-cpu.txt scripts/install_cpu.sh
 	sh scripts/install_cpu.sh $(BIN)/python
 	touch $@
 
+# Debian packages: the browser that the tests of the page drive. They are skipped without it.
+apt:
+	command -v chromium > /dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium; }
+
 # A real recorded verl run on this machine's CPU, its analysis, and what to open next.
 run: install
 	$(BIN)/rlinsight run --profile examples/fully_async.yaml
 
+# Two at a time: real runs spend their start importing, one process after the other.
 test: install lint types
-	$(BIN)/python -m pytest -m "not quiet"
+	$(BIN)/python -m pytest -n 2 -m "not quiet and not long"
+
+# kill -9 of the kinds of process that `make test` leaves alone: half an hour of real runs.
+test-long: install
+	$(BIN)/python -m pytest -m long
 
 # What a busy machine cannot run: submitting a job to a Ray cluster that has just started.
 test-quiet: install
@@ -40,20 +49,51 @@ types: install
 	ln -s $(CURDIR)/rlinsight/* $(CURDIR)/collectors $(CURDIR)/analyzers $(CURDIR)/webapp $(TYPED)/
 	MYPYPATH=build/typed $(BIN)/mypy -p rlinsight
 
+BENCH_FIGURES := build/bench
 bench: install
+	rm -rf $(BENCH_FIGURES)
+	export BENCH_FIGURES=$(BENCH_FIGURES); \
 	for script in benchmarks/[!h]*.py; do $(BIN)/python $$script || exit 1; done
+	$(BIN)/rlinsight check $(BENCH_FIGURES) --baseline benchmarks/baselines --config benchmarks/check.yaml
 
-# docs/cli.md, from the commands themselves.
+# After a bench run whose figures are accepted: what `make bench` compares with from now on.
+bench-accept: install
+	$(BIN)/rlinsight baseline add $(BENCH_FIGURES) --to benchmarks/baselines
+
+# How often the gate cries wolf and how often it misses: the table in docs/check.md.
+gate-table: install
+	$(BIN)/python benchmarks/gate.py --write docs/check.md
+
+# docs/cli.md and the rules of docs/advisor.md, from the code.
 docs: install
 	$(BIN)/python scripts/cli_docs.py docs/cli.md
+	$(BIN)/python scripts/advisor_docs.py docs/advisor.md
+
+# The tables of docs/simulator.md: the sample traces, and with RUNS="CALIBRATION RUN..." others.
+simulator-docs: install
+	$(BIN)/python scripts/validate_simulator.py $(RUNS)
+
+# The pictures of the README, from the sample traces.
+screenshots: install
+	$(BIN)/rlinsight serve sample_traces --get '/overview?run=fully_async' -o docs/images/overview.png
+	$(BIN)/rlinsight serve sample_traces --get '/timeline?run=fully_async&from=176&to=216' -o docs/images/timeline.png
 
 record-samples: install
 	$(BIN)/python sample_traces/record.py
 	$(MAKE) golden
 
+# Runs with one deliberate fault each; see sample_traces/provoked.yaml.
+record-provoked: install
+	$(BIN)/python sample_traces/record.py provoked
+
 # After a deliberate change of a definition: what the tests expect of the sample traces.
 golden: install
 	$(BIN)/python scripts/golden.py
+
+# On a machine with two GPUs and `pip install 'rlinsight[verl,nvidia]'` in $(PYTHON): docs/hardware.md.
+GPU_RUNS ?= sync colocate_async fully_async_s0 fully_async separate_async
+gpu-sample:
+	. scripts/gpu/environment.sh && $(PYTHON) scripts/gpu/record.py $(GPU_RUNS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info

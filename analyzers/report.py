@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import polars as pl
 
@@ -17,18 +18,21 @@ from rlinsight.analyzers.device_time.pools import pool_reports
 from rlinsight.analyzers.device_time.steps import activity_times, step_rows
 from rlinsight.analyzers.device_time.throughput import throughput
 from rlinsight.analyzers.device_time.window import choose_window
+from rlinsight.analyzers.devices.report import device_report
 from rlinsight.analyzers.engines.balance import balance
 from rlinsight.analyzers.engines.slots import slot_use
+from rlinsight.analyzers.framework.defects import Defect
 from rlinsight.analyzers.framework.idle_figures import idle_figures
 from rlinsight.analyzers.framework.known_defects import known_defects
 from rlinsight.analyzers.framework.metrics_only import metrics_only
 from rlinsight.analyzers.header import header
 from rlinsight.analyzers.health.dead import SILENT_S
 from rlinsight.analyzers.health.liveness import Liveness, liveness
-from rlinsight.analyzers.lengths.statistics import lengths
-from rlinsight.analyzers.quality.guard import quality
+from rlinsight.analyzers.lengths.growth import step_growth
+from rlinsight.analyzers.lengths.statistics import Lengths, lengths, step_sizes
+from rlinsight.analyzers.quality.guard import Quality, quality
 from rlinsight.analyzers.result import Report
-from rlinsight.analyzers.staleness.coverage import coverage
+from rlinsight.analyzers.staleness.coverage import Coverage, coverage
 from rlinsight.analyzers.staleness.lags import cohort, staleness, trained_in
 from rlinsight.analyzers.staleness.tokens import token_account
 from rlinsight.analyzers.sync.stages import syncs
@@ -42,77 +46,109 @@ Window = tuple[int, int]
 
 
 def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Report:
-    """Return the report of `trace` over the window `asked`, or over the one that is chosen."""
+    """Return the report of `trace` over the window `asked`, or over the one that is chosen.
+
+    What does not need the ledger is worked out beside it, on another core.
+    """
     tables = read_tables(trace, lanes)
     info = choose_window(tables, trace.time_range, asked)
     window = (info.start_ns, info.end_ns)
-    segments, known = _segments(tables, window)
-    slots = slot_use(tables.requests, tables.topology, window)
-    pools = pool_reports(ledger(segments), tables.topology, tables.metrics, slots, window)
-    merged, idle = merged_bubbles(idle_segments(segments, tables.topology))
-    found = bubbles(idle, merged, known, tables.counters)
-    rows = version_rows(segments, clipped(tables.versions, window), tables.samples, tables.topology)
-    both = overlap(segments, window)
-    alive = _liveness(trace, tables)
-    trusted = trust(trace, tables.spans, pools)
-    return Report(
-        run=header(trace),
-        window=info,
-        liveness=alive,
-        verdict=verdict(pools, found, both, alive, doubts(trusted, info, len(rows))),
-        throughput=throughput(tables.samples, window, len(trace.topology.devices), rows),
-        pools=pools,
-        bubbles=found,
-        versions=tuple(rows),
-        overlap=both,
-        slots=slots,
-        run_ahead=run_ahead(tables.samples, window),
-        outside_steps=outside_steps(tables.spans, window),
-        staleness=staleness(tables.samples, tables.requests, window=window),
-        tokens=token_account(tables.requests, tables.samples, window=window),
-        coverage=coverage(
-            tables.spans,
-            tables.samples,
-            tables.requests,
-            topology=tables.topology,
-            versions=tables.versions,
-            window=window,
-            config=tables.config,
-        ),
-        lengths=lengths(
-            tables.samples,
-            tables.requests,
-            window=window,
-            topology=tables.topology,
-            counters=tables.counters,
-            spans=tables.spans,
-            metrics=tables.metrics,
-            config=tables.config,
-        ),
-        balance=balance(tables, merged, window),
-        sync=syncs(tables.spans, tables.markers, tables.topology, window),
-        quality=quality(
-            trained_in(tables.samples, window),
-            tables.metrics.filter(pl.col("ts_ns").is_between(*window)),
-            settled=cohort(tables.samples, tables.requests, window),
-            validations=tables.metrics,
-        ),
-        defects=known_defects(
-            metrics=tables.metrics,
-            spans=tables.spans,
-            markers=tables.markers,
-            topology=tables.topology,
-            started_ns=trace.time_range[0] if trace.time_range else None,
-            ended=trace.manifest.ended_ns is not None,
-        ),
-        idle_figures=idle_figures(
-            tables.metrics, tables.spans, tables.counters, tables.topology, window
-        ),
-        metrics_only=None if pools else metrics_only(tables.metrics, trace.mode),
-        activities=tuple(activity_times(tables.spans, tables.topology, info.end_ns)),
-        steps=tuple(step_rows(tables.spans, tables.samples)),
-        trust=trusted,
-        segments=segments,
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        length = beside.submit(_lengths, tables, window)
+        activities = beside.submit(activity_times, tables.spans, tables.topology, info.end_ns)
+        alive = beside.submit(_liveness, trace, tables)
+        covered = beside.submit(_coverage, tables, window)
+        lags = beside.submit(staleness, tables.samples, tables.requests, window=window)
+        tokens = beside.submit(token_account, tables.requests, tables.samples, window=window)
+        learning = beside.submit(_quality, tables, window)
+
+        segments, known = _segments(tables, window)
+        slots = slot_use(tables.requests, tables.counters, tables.topology, window)
+        pools = pool_reports(ledger(segments), tables.topology, tables.metrics, slots, window)
+        merged, idle = merged_bubbles(idle_segments(segments, tables.topology))
+        found = bubbles(idle, merged, known, tables.counters)
+        windows = clipped(tables.versions, window)
+        rows = version_rows(segments, windows, tables.samples, tables.topology)
+        both = overlap(segments, window)
+        trusted = trust(trace, tables.spans, pools)
+        steps = tuple(step_rows(tables.spans, tables.samples))
+        doubtful = doubts(trusted, info, len(rows))
+        return Report(
+            run=header(trace),
+            window=info,
+            liveness=alive.result(),
+            verdict=verdict(pools, found, both, alive.result(), doubtful),
+            throughput=throughput(tables.samples, window, len(trace.topology.devices), rows),
+            pools=pools,
+            bubbles=found,
+            versions=tuple(rows),
+            overlap=both,
+            slots=slots,
+            run_ahead=run_ahead(tables.samples, window),
+            outside_steps=outside_steps(tables.spans, window),
+            staleness=lags.result(),
+            tokens=tokens.result(),
+            coverage=covered.result(),
+            lengths=length.result(),
+            balance=balance(tables, merged, window),
+            devices=device_report(tables, segments, window),
+            sync=syncs(tables.spans, tables.markers, tables.topology, window, tables.counters),
+            quality=learning.result(),
+            defects=_defects(trace, tables),
+            idle_figures=idle_figures(
+                tables.metrics, tables.spans, tables.counters, tables.topology, window
+            ),
+            metrics_only=None if pools else metrics_only(tables.metrics, trace.mode),
+            activities=tuple(activities.result()),
+            steps=steps,
+            step_growth=step_growth(step_sizes(steps, tables.metrics)),
+            trust=trusted,
+            segments=segments,
+        )
+
+
+def _lengths(tables: Tables, window: Window) -> Lengths:
+    return lengths(
+        tables.samples,
+        tables.requests,
+        window=window,
+        topology=tables.topology,
+        counters=tables.counters,
+        spans=tables.spans,
+        metrics=tables.metrics,
+        config=tables.config,
+    )
+
+
+def _coverage(tables: Tables, window: Window) -> Coverage:
+    return coverage(
+        tables.spans,
+        tables.samples,
+        tables.requests,
+        topology=tables.topology,
+        versions=tables.versions,
+        window=window,
+        config=tables.config,
+    )
+
+
+def _quality(tables: Tables, window: Window) -> Quality:
+    return quality(
+        trained_in(tables.samples, window),
+        tables.metrics.filter(pl.col("ts_ns").is_between(*window)),
+        settled=cohort(tables.samples, tables.requests, window),
+        validations=tables.metrics,
+    )
+
+
+def _defects(trace: Trace, tables: Tables) -> tuple[Defect, ...]:
+    return known_defects(
+        metrics=tables.metrics,
+        spans=tables.spans,
+        markers=tables.markers,
+        topology=tables.topology,
+        started_ns=trace.time_range[0] if trace.time_range else None,
+        ended=trace.manifest.ended_ns is not None,
     )
 
 
@@ -141,6 +177,7 @@ def _liveness(trace: Trace, tables: Tables) -> Liveness:
         processes=trace.processes,
         now_ns=_now_ns(trace.processes, tables.end_ns),
         ended=trace.manifest.ended_ns is not None,
+        succeeded=trace.manifest.exit_code == 0,
     )
 
 

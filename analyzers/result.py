@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from rlinsight.analyzers.device_time.bubbles import Bubbles
     from rlinsight.analyzers.device_time.overlap import OutsideSteps, Overlap, RunAhead
     from rlinsight.analyzers.device_time.per_window import VersionRow
+    from rlinsight.analyzers.devices.report import DeviceReport
     from rlinsight.analyzers.engines.balance import Balance
     from rlinsight.analyzers.engines.slots import SlotUse
     from rlinsight.analyzers.framework.defects import Defect
     from rlinsight.analyzers.framework.idle_figures import IdleFigures
     from rlinsight.analyzers.framework.metrics_only import MetricsOnly
     from rlinsight.analyzers.health.liveness import Liveness
+    from rlinsight.analyzers.lengths.growth import StepGrowth
     from rlinsight.analyzers.lengths.statistics import Lengths
     from rlinsight.analyzers.quality.guard import Quality
     from rlinsight.analyzers.staleness.coverage import Coverage
@@ -199,6 +201,7 @@ class Report:
     coverage: Coverage
     lengths: Lengths
     balance: Balance
+    devices: DeviceReport | None
     sync: SyncReport | None
     quality: Quality
     defects: tuple[Defect, ...]
@@ -206,6 +209,7 @@ class Report:
     metrics_only: MetricsOnly | None
     activities: tuple[ActivityTime, ...]
     steps: tuple[StepRow, ...]
+    step_growth: StepGrowth
     trust: Trust
     segments: pl.DataFrame = field(repr=False, compare=False)
     schema_version: int = field(default=REPORT_SCHEMA_VERSION)

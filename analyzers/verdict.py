@@ -59,7 +59,7 @@ def verdict(
         owner=largest.owner if largest else None,
         cause=largest.cause if largest else None,
         share=largest.share if largest else None,
-        ceiling=_ceiling(largest, pools) if largest else None,
+        ceiling=ceiling(largest, pools) if largest else None,
         confidence=grades[min(len(doubts), 2)],
         doubts=tuple(doubts),
         alarm=None,
@@ -92,7 +92,8 @@ def _largest(totals: Sequence[CauseTotal]) -> CauseTotal | None:
     return max(totals, key=lambda total: total.share, default=None)
 
 
-def _ceiling(largest: CauseTotal, pools: dict[str, PoolReport]) -> float | None:
+def ceiling(largest: CauseTotal, pools: dict[str, PoolReport]) -> float | None:
+    """Return the relative gain in throughput, at most, when a bubble vanishes; see `Verdict`."""
     if largest.owner == "trainer":
         return 1 / (1 - largest.share) - 1 if largest.share < 1 else None
     total = sum(pool.device_seconds for pool in pools.values())

@@ -24,6 +24,10 @@ class PreflightError(RlinsightError):
     """A run that would fail or mislead if it were started."""
 
 
+class BaselineError(RlinsightError):
+    """A baseline that cannot be read, written, or compared with."""
+
+
 class MissingExtraError(RlinsightError):
     """A feature whose optional dependency is not installed."""
 

@@ -14,30 +14,37 @@ import rlinsight
 from rlinsight.errors import TraceError
 
 _PERIOD_S = 0.1
-_ENGINE = "VLLM::Worker"
+#: What vLLM calls the process that computes; its name may be cut short.
+_ENGINE = "VLLM::Engine"
 
 
 @contextmanager
 def throttled(trace: Path, *, replica: str, share: float) -> Iterator[None]:
     """Stop and continue the engine of `replica` of a run that records into `trace`.
 
-    It runs for `share` of each tenth of a second, from its first request on.
+    It runs for `share` of each tenth of a second, from its first request on. Ends the program
+    where no such engine was found.
     """
-    over = threading.Event()
-    thread = threading.Thread(target=_throttle, args=(trace, replica, share, over))
+    over, found = threading.Event(), threading.Event()
+    thread = threading.Thread(target=_throttle, args=(trace, replica, share, over, found))
     thread.start()
     try:
         yield
     finally:
         over.set()
         thread.join()
+    if not found.is_set():
+        raise SystemExit(f"no engine of `{replica}` was found to slow down")
 
 
-def _throttle(trace: Path, replica: str, share: float, over: threading.Event) -> None:
+def _throttle(
+    trace: Path, replica: str, share: float, over: threading.Event, found: threading.Event
+) -> None:
     workers: list[psutil.Process] = []
     while not workers and not over.wait(1.0):
         workers = _workers(trace, replica)
     while workers and not over.is_set():
+        found.set()
         try:
             for worker in workers:
                 worker.suspend()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from typer.models import ArgumentInfo, OptionInfo
 
-from rlinsight.cli import app
+from rlinsight.cli import COMMANDS, app
 
 _HEAD = """\
 # The command line
@@ -39,8 +39,15 @@ class Parameter(NamedTuple):
 
 
 def commands() -> dict[str, Callable[..., Any]]:
-    """Return the functions of the subcommands, in order."""
-    return {c.name: c.callback for c in app.registered_commands if c.name and c.callback}
+    """Return the functions of the subcommands by name, those of a group as `group command`."""
+    found = {c.name: c.callback for c in app.registered_commands if c.name and c.callback}
+    for group in app.registered_groups:
+        for command in group.typer_instance.registered_commands if group.typer_instance else ():
+            if command.callback is not None:
+                name = command.name or command.callback.__name__
+                found[f"{group.name} {name}"] = command.callback
+    order = list(COMMANDS)
+    return dict(sorted(found.items(), key=lambda item: order.index(item[0].split()[0])))
 
 
 def reference() -> str:
@@ -77,10 +84,13 @@ def parameters(function: Callable[..., Any]) -> list[Parameter]:
 
 
 def _value(kind: Any) -> str:
-    options = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    is_union = typing.get_origin(kind) in (types.UnionType, typing.Union)
+    options = typing.get_args(kind) if is_union else (kind,)
     kind = next(option for option in options if option is not types.NoneType)
     if typing.get_origin(kind) is list:
         return f"{_value(typing.get_args(kind)[0])}, repeatable"
+    if typing.get_origin(kind) is typing.Literal:
+        return " or ".join(map(str, typing.get_args(kind)))
     return {bool: "", str: "text", Path: "path", int: "integer", float: "number"}[kind]
 
 

@@ -9,10 +9,11 @@ import subprocess
 import sys
 
 import pytest
-from device_stubs import FACTS, counters, markers, nvml_library, sampler, wait_for
+from device_stubs import DATA, FACTS, counters, markers, nvml_library, sampler, wait_for
 
 import rlinsight
 from rlinsight.collectors.devices.nvml_devices import visible_names
+from rlinsight.collectors.devices.nvml_queries import QUERIES, SLOW_QUERIES, TOTALS
 
 pytest.importorskip("pynvml")
 
@@ -220,3 +221,31 @@ def test_a_machine_without_driver_says_so(tmp_path):
     trace = sampled(tmp_path, tmp_path)
     hook = trace.manifest.hooks["devices.nvml"]
     assert "Library Not Found" in json.dumps(hook, default=str)
+
+
+#: Our queries, and the library's function that each asks.
+FUNCTIONS = {
+    "memory": "nvmlDeviceGetMemoryInfo",
+    "utilization": "nvmlDeviceGetUtilizationRates",
+    "power": "nvmlDeviceGetPowerUsage",
+    "energy": "nvmlDeviceGetTotalEnergyConsumption",
+    "temperature": "temp_gpu",
+    "core_clock": "clock_SM",
+    "memory_clock": "clock_MEM",
+    "throttle_reasons": "nvmlDeviceGetCurrentClocksEventReasons",
+    "power_limit": "nvmlDeviceGetEnforcedPowerLimit",
+    "ecc_corrected": "ecc_total_00",
+    "ecc_uncorrected": "ecc_total_10",
+}
+
+
+def test_linked_h200s_answer_every_query():
+    """As recorded on one of two H200s with NVLink while it held two processes of a run."""
+    facts = json.loads((DATA / "nvml" / "h200_linked_facts.json").read_text())
+    assert {query.name for query in (*QUERIES, *SLOW_QUERIES)} == FUNCTIONS.keys()
+    for function in FUNCTIONS.values():
+        answer, _cost_us = facts[function]
+        assert not str(answer).startswith("ERR"), function
+    assert {total.field for total in TOTALS} <= facts["fields_ok"].keys()
+    processes, _ = facts["nvmlDeviceGetComputeRunningProcesses"]
+    assert len(processes) == 2

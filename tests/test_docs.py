@@ -151,7 +151,10 @@ def invocations() -> list[tuple[str, str, str]]:
             candidates += [line.strip()] if line.startswith("    rlinsight ") else []
             for text in candidates:
                 words = text.split(" #")[0].split()
-                found.append((page.name, words[1], " ".join(words[2:]).split(" -- ")[0]))
+                # The commands of a group are named by two words.
+                size = 2 if " ".join(words[1:3]) in COMMANDS else 1
+                command, rest = " ".join(words[1 : 1 + size]), " ".join(words[1 + size :])
+                found.append((page.name, command, rest.split(" -- ")[0]))
     return found
 
 

@@ -47,7 +47,11 @@ def may_import(module: str, target: str) -> bool:
     if room in ("rlinsight.collectors", "rlinsight.analyzers"):
         return target.startswith(room)
     if room == "rlinsight.webapp":
-        return target.startswith((room, "rlinsight.analyzers"))
+        # The words and units of a result are the same in every rendering of it.
+        words = {"rlinsight.report.units", "rlinsight.report.verdict"}
+        return target in words or target.startswith((room, "rlinsight.analyzers"))
+    if room == "rlinsight.baselines":
+        return target.startswith(room)
     if room in ("rlinsight.cli", "rlinsight.runs", "rlinsight.report"):
         return True
     # The trace may hand itself to the analyzers, and only inside a function.

@@ -164,6 +164,16 @@ def test_processes_that_were_all_cut_off_together_are_not_dead_one_by_one(t):
     assert kinds(look(t, 5000, ended=True, processes=[process(1, 120), process(2, 119)])) == []
 
 
+def test_processes_that_fell_silent_as_a_run_ended_well_are_not_dead(t):
+    """Steps 0-120; at 120 verl ends its workers, while the samplers of devices go on to 170."""
+    steps(t, 2)
+    silent = [process(1, 170, ended=170), process(2, 120)]
+    assert kinds(look(t, 170, ended=True, succeeded=True, processes=silent)) == []
+    assert kinds(look(t, 170, ended=True, processes=silent)) == ["dead_process"]
+    lost = [process(1, 170, ended=170), process(2, 40)]
+    assert kinds(look(t, 170, ended=True, succeeded=True, processes=lost)) == ["dead_process"]
+
+
 def test_another_nodes_clock_may_be_off_but_a_node_that_is_gone_is_noticed(t):
     here, there = process(1, 1000), process(3, 900, node="n1")
     assert kinds(look(t, 1000, processes=[here, there])) == []

@@ -161,7 +161,10 @@ def field_paths(model: type[BaseModel], prefix: str = "") -> list[str]:
     for name, field in model.model_fields.items():
         assert field.description, f"{prefix}{name} has no description"
         paths.append(f"{prefix}{name}")
-        for section in (models.Data, models.Pool, models.Resources, models.Collectors):
+        for section in (
+            models.Data, models.Pool, models.Resources, models.Collectors, models.Profile,
+            models.KernelWindow,
+        ):  # fmt: skip
             if section.__name__ in str(field.annotation):
                 paths += field_paths(section, f"{prefix}{name}.")
     return paths

@@ -81,7 +81,7 @@ def _from_requests(tables: Tables, window: Window) -> pl.LazyFrame:
     doing = pl.when(pl.col("validate")).then(pl.lit("validate")).otherwise(pl.lit("generate"))
     requests = within(tables.requests.lazy(), window, "submit_ns", "end_ns")
     return requests.join(
-        _admissions(tables), on=["request_id", "lane", "submit_ns"], how="left"
+        admissions(tables), on=["request_id", "lane", "submit_ns"], how="left"
     ).select(
         "lane",
         pl.coalesce("admitted_ns", "submit_ns").alias("start_ns"),
@@ -90,7 +90,7 @@ def _from_requests(tables: Tables, window: Window) -> pl.LazyFrame:
     )
 
 
-def _admissions(tables: Tables) -> pl.LazyFrame:
+def admissions(tables: Tables) -> pl.LazyFrame:
     """Return when the gate let each parked request through: (request_id, lane, submit_ns, ...)."""
     gates = tables.markers.lazy().filter(pl.col("kind") == "gate_wait")
     return (

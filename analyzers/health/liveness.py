@@ -62,15 +62,20 @@ def liveness(
     now_ns: int,
     needed: Mapping[str, int] | None = None,
     ended: bool = False,
+    succeeded: bool = False,
     floor_s: float = FLOOR_S,
 ) -> Liveness:
     """Return what stands still at `now_ns`.
 
     `needed` maps the counter of a buffer's depth to what the trainer waits for, both in the
     counter's unit. `ended`: the run said that it is over, so only the dead are looked for.
+    `succeeded`: it also said that all went well, so that those are not dead who only fell silent
+    after the last event: programs take their time to end.
     """
+    events = last_events(spans, requests, samples, markers)
+    over_ns = max((event.ts_ns for event in events), default=now_ns) if succeeded else now_ns
     found = [
-        *dead_processes(processes, now_ns),
+        *dead_processes(processes, min(over_ns, now_ns)),
         *dead_engines(requests, topology, now_ns, floor_s),
     ]
     if not ended:
@@ -80,4 +85,4 @@ def liveness(
         found += open_phases(spans, now_ns, floor_s)
         found += no_progress(spans, requests, samples, now_ns, floor_s)
     found.sort(key=lambda alarm: (_ORDER.index(alarm.kind), -alarm.for_s))
-    return Liveness(tuple(found), last_events(spans, requests, samples, markers))
+    return Liveness(tuple(found), events)

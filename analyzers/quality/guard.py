@@ -105,7 +105,7 @@ def quality(
     `validations` the metrics that accuracy is read from (else `metrics`): a validation before
     the first step or after the last is outside of every steady window.
     """
-    rewards, source = _rewards(samples, metrics)
+    rewards, source = reward_curve(samples, metrics)
     groups, flat = zero_variance_groups(samples)
     return Quality(
         reward=trend_of(rewards),
@@ -163,25 +163,27 @@ def partial_ratio(samples: pl.DataFrame) -> float | None:
     return float(partial / len(known)) if len(known) else None
 
 
-def _rewards(samples: pl.DataFrame, metrics: pl.DataFrame) -> tuple[pl.DataFrame, str | None]:
+def reward_curve(samples: pl.DataFrame, metrics: pl.DataFrame) -> tuple[pl.DataFrame, str | None]:
+    """Return the mean reward (step, value) of each step, and what it was read from."""
     trained = samples.filter(pl.col("trained_step").is_not_null() & pl.col("reward").is_not_null())
     if not trained.is_empty():
         steps = trained.group_by(step="trained_step").agg(value=pl.col("reward").mean())
         return steps.sort("step"), "samples"
     for key in ("critic/rewards/mean", "critic/score/mean"):
-        rows = _series(metrics, key)
+        rows = metric_curve(metrics, key)
         if not rows.is_empty():
             return rows, key
     return rows, None
 
 
-def _series(metrics: pl.DataFrame, key: str) -> pl.DataFrame:
+def metric_curve(metrics: pl.DataFrame, key: str) -> pl.DataFrame:
+    """Return the finite values (step, value) of one metric, in order of step."""
     rows = metrics.filter((pl.col("key") == key) & pl.col("value").is_finite())
     return rows.sort("step", "ts_ns").select("step", "value")
 
 
 def _mean(metrics: pl.DataFrame, key: str) -> float | None:
-    mean = _series(metrics, key)["value"].mean()
+    mean = metric_curve(metrics, key)["value"].mean()
     return mean if isinstance(mean, float) else None
 
 
@@ -201,7 +203,7 @@ def _accuracy(rows: pl.DataFrame) -> Accuracy:
 
 
 def _kl(metrics: pl.DataFrame) -> Kl | None:
-    values = _series(metrics, "rollout_corr/kl")["value"].to_numpy()
+    values = metric_curve(metrics, "rollout_corr/kl")["value"].to_numpy()
     if not len(values):
         return None
     median = float(np.median(values))
@@ -212,7 +214,7 @@ def _kl(metrics: pl.DataFrame) -> Kl | None:
 
 
 def _effective_sample_size(metrics: pl.DataFrame) -> EffectiveSampleSize | None:
-    rows = _series(metrics, "rollout_corr/rollout_is_eff_sample_size")
+    rows = metric_curve(metrics, "rollout_corr/rollout_is_eff_sample_size")
     values = rows["value"].to_numpy()
     if not len(values):
         return None
@@ -222,7 +224,7 @@ def _effective_sample_size(metrics: pl.DataFrame) -> EffectiveSampleSize | None:
         last=float(values[-1]),
         lowest=float(values.min()),
         collapsed=last < COLLAPSED_ESS,
-        length_correlation=_correlation(rows, _series(metrics, "response_length/mean")),
+        length_correlation=_correlation(rows, metric_curve(metrics, "response_length/mean")),
     )
 
 

@@ -33,12 +33,18 @@ def volatility(values: pl.DataFrame, window: int = VOLATILITY_WINDOW) -> float |
     Needs at least `window` steps. Worked example: 0, 2, 2, 4, 4, 6, 6, 8, 8, 10 has the
     Theil-Sen slope 1 and residuals that alternate by 1: a volatility of 0.53.
     """
+    curve = volatility_curve(values, window)
+    return None if curve is None else float(curve["value"].to_numpy().mean())
+
+
+def volatility_curve(values: pl.DataFrame, window: int = VOLATILITY_WINDOW) -> pl.DataFrame | None:
+    """Return the rolling std (step, value) over the `window` steps that end at each step."""
     series = values["value"].to_numpy()
     if len(series) < max(window, MIN_STEPS):
         return None
     rest = series - theil_sen(series) * np.arange(len(series))
     windows = np.lib.stride_tricks.sliding_window_view(rest, window)
-    return float(windows.std(axis=1, ddof=1).mean())
+    return values[window - 1 :].select("step", value=pl.Series(windows.std(axis=1, ddof=1)))
 
 
 def trend_of(values: pl.DataFrame) -> Trend | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +27,25 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     options.trace.mkdir(parents=True, exist_ok=True)
+    with _crash_report(options.trace):
+        _sample(options, stop)
+    return 0
+
+
+@contextmanager
+def _crash_report(trace: Path) -> Iterator[None]:
+    """Keep where a driver library crashed; after an ordinary end there is no such file."""
+    path = trace / f"sampler-crash-{os.getpid()}.txt"
+    with path.open("w") as file:
+        faulthandler.enable(file)
+        try:
+            yield
+        finally:
+            faulthandler.disable()
+    path.unlink(missing_ok=True)
+
+
+def _sample(options: argparse.Namespace, stop: threading.Event) -> None:
     writer = TraceWriter(
         options.trace,
         run_id=options.run_id,
@@ -31,13 +53,15 @@ def main(arguments: list[str]) -> int:
         on_full="drop",
         flush_interval_s=_FLUSH_S,
     )
+    if options.gap:
+        attrs = {"source": "sampler", "query": "sampler"}
+        writer.marker("gap", lane=writer.node, reason=options.gap, attrs=attrs)
     sources = open_sources(writer, options.run_id)
     watch = Watch(options.trace, options.parent)
     with Sampler(writer, sources, options.interval) as sampler:
         sampler.run(stop, watch)
     if not watch.folder_gone():
         writer.close()
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -51,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--run-id", help="keep figures of the processes of this run")
     parser.add_argument("--node", help="name of this node in the trace (default: host name)")
+    parser.add_argument("--gap", help="why samples are missing until now")
     parser.add_argument("--parent", type=int, help="end when this process ends")
     return parser
 

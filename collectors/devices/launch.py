@@ -19,10 +19,12 @@ def start(
     run_id: str | None = None,
     node: str | None = None,
     parent_pid: int | None = None,
+    gap: str | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start sampling this node into the folder `trace_path`, every `interval_s` (0.05 to 60) s.
 
-    `run_id` selects the processes whose figures are kept (default: `RLINSIGHT_RUN_ID`).
+    `run_id` selects the processes whose figures are kept (default: `RLINSIGHT_RUN_ID`); `gap`
+    says why samples are missing until now, where they are.
     The process ends by itself when `parent_pid` (default: this process) ends, when the
     trace folder is gone, and on SIGTERM. Raises OSError when it cannot be started.
     """
@@ -31,6 +33,7 @@ def start(
         "--interval": interval_s,
         "--run-id": run_id or os.environ.get("RLINSIGHT_RUN_ID"),
         "--node": node,
+        "--gap": gap,
         "--parent": os.getpid() if parent_pid is None else parent_pid,
     }
     command += [f"{name}={value}" for name, value in options.items() if value is not None]

@@ -71,8 +71,10 @@ class Watch:
         """Return whether the trace folder was deleted or replaced."""
         try:
             return not os.path.samestat(self._trace.stat(), os.fstat(self._folder))
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return True
+        except OSError:  # a file system that does not answer at this moment
+            return False
 
     def _parent_gone(self) -> bool:
         if self._parent is None:

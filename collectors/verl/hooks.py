@@ -32,6 +32,7 @@ TABLES = (
     "pipeline",
     "agent_loop",
     "switches",
+    "kernel",
 )
 
 SYNC = frozenset({"sync"})

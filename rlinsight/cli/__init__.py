@@ -16,7 +16,17 @@ from rlinsight import __version__
 from rlinsight.errors import RlinsightError
 
 #: Subcommands in the order of `rlinsight --help`: module and function have the same name.
-COMMANDS: Final = ("run", "analyze", "validate", "doctor")
+COMMANDS: Final = (
+    "run",
+    "analyze",
+    "serve",
+    "check",
+    "baseline",
+    "advise",
+    "whatif",
+    "validate",
+    "doctor",
+)
 
 app = typer.Typer(
     name="rlinsight",
@@ -48,7 +58,11 @@ def _root(
 
 for _name in COMMANDS:
     _module = importlib.import_module(f"rlinsight.cli.{_name}")
-    app.command(_name)(getattr(_module, _name))
+    _command = getattr(_module, _name)
+    if isinstance(_command, typer.Typer):
+        app.add_typer(_command, name=_name)
+    else:
+        app.command(_name)(_command)
 
 
 def main() -> None:

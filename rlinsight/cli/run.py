@@ -114,6 +114,9 @@ def _announce(prepared: Prepared, console: Console) -> None:
     if prepared.is_smoke:
         console.print("smoke run: a plumbing check, its learning results mean nothing")
     console.print(f"recording into {prepared.location.final}", markup=False, soft_wrap=True)
+    if prepared.kernel_bytes:
+        size = f"{prepared.kernel_bytes / 2**20:.1f} MiB"
+        console.print(f"kernel window: about {size} of profiles, slower while it collects")
 
 
 def _show_plan(prepared: Prepared, *, as_json: bool) -> None:

@@ -93,7 +93,23 @@ def _lengths(report: Report) -> list[Row]:
         ("tail cost", number(lengths.tail_cost_device_seconds, "device-s"),
          "replicas below capacity with nothing left to schedule"),
         ("DP imbalance", percent(lengths.dp_imbalance), "max / mean tokens of ranks - 1"),
+        *_growth(report),
     ]  # fmt: skip
+
+
+def _growth(report: Report) -> list[Row]:
+    """Return the drift of lengths, and why late steps are longer, where they are."""
+    rows: list[Row] = []
+    drift, growth = report.lengths.drift, report.step_growth
+    if drift is not None:
+        sure = "" if drift.significant else ", within noise"
+        meaning = f"{percent(drift.change_share)} over {drift.steps} steps{sure}"
+        slope = number(drift.slope_tokens_per_step, "tokens/step")
+        rows.append(("length drift", slope, meaning))
+    if growth.verdict not in ("steady", "unknown"):
+        meaning = f"last third of the steps to the first; mostly {growth.verdict}"
+        rows.append(("step growth", number(growth.seconds_ratio, "x"), meaning))
+    return rows
 
 
 def _part(one: float | None, other: float | None) -> float | None:
@@ -107,6 +123,11 @@ def _sync(report: Report) -> list[Row]:
         (f"weight sync, {backend}", seconds(kind.total_s / kind.syncs),
          f"mean of {kind.syncs}; longest stage: {kind.dominant or 'not recorded'}")
         for backend, kind in report.sync.by_backend.items()
+    ] + [
+        (f"cache warm-up, {row.lane}", seconds(row.recovery_s),
+         f"to 90 % of a hit rate of {percent(row.level_before)} after an update, median; "
+         f"not before the next one in {row.unrecovered} of {row.updates}")
+        for row in report.sync.cache_warm_up
     ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from rlinsight.report.verdict import paragraph
 if TYPE_CHECKING:
     from rlinsight.analyzers.result import Report
 
-_STYLE: Final = """
+STYLE: Final = """
 :root { color-scheme: light dark; }
 body {
   font: 15px/1.5 system-ui, sans-serif; max-width: 1200px; margin: 2rem auto; padding: 0 1rem;
@@ -33,7 +33,7 @@ dt { float: left; clear: left; width: 8rem; opacity: .7; } dd { margin-left: 8re
 def html(report: Report, pools: Iterable[str] | None = None) -> str:
     """Return the whole document. Raises MissingExtraError without plotly."""
     name = escape(report.run.run_id or "run")
-    head = f"<meta charset=utf-8><title>{name} - rlinsight</title><style>{_STYLE}</style>"
+    head = f"<meta charset=utf-8><title>{name} - rlinsight</title><style>{STYLE}</style>"
     return (
         f"<!doctype html><html lang=en><head>{head}</head>"
         f"<body><h1>{name}</h1>{fragment(report, pools)}{_figures(report)}</body></html>\n"
@@ -46,11 +46,12 @@ def fragment(report: Report, pools: Iterable[str] | None = None) -> str:
     parts = [f'<p class="verdict{alarm}">{escape(paragraph(report))}</p><dl>']
     parts += [f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in header_lines(report)]
     parts.append("</dl>")
-    parts += [_section(section) for section in sections(report, pools)]
+    parts += [section_html(section) for section in sections(report, pools)]
     return "".join(parts)
 
 
-def _section(section: Section) -> str:
+def section_html(section: Section) -> str:
+    """Return a section as a heading, a table and its note."""
     head = "".join(f"<th>{escape(column)}</th>" for column in section.columns)
     rows = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def markdown(report: Report, pools: Iterable[str] | None = None) -> str:
     """Return the report as Markdown with pipe tables."""
-    title = f"# {_escaped(report.run.run_id or 'run')}: where the device time went"
-    lines = [title, "", _escaped(paragraph(report)), ""]
-    lines += [f"* **{name}**: {_escaped(value)}" for name, value in header_lines(report)]
+    title = f"# {escaped(report.run.run_id or 'run')}: where the device time went"
+    lines = [title, "", escaped(paragraph(report)), ""]
+    lines += [f"* **{name}**: {escaped(value)}" for name, value in header_lines(report)]
     for section in sections(report, pools):
         lines += ["", f"## {section.title}", "", *table(section)]
     return "\n".join(lines) + "\n"
@@ -32,10 +32,11 @@ def table(section: Section) -> list[str]:
 
 
 def _row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(_escaped(cell) for cell in cells) + " |"
+    return "| " + " | ".join(escaped(cell) for cell in cells) + " |"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return text in which Markdown sees no markup."""
     for mark in ("\\", "|", "<", "*", "_", "`"):
         text = text.replace(mark, f"\\{mark}")
     return text.replace("\n", " ")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlinsight.report.alarms import alarms, last_events
 from rlinsight.report.balance import balance
+from rlinsight.report.devices import device_memory, device_states, kernel_stages
 from rlinsight.report.figures_of_merit import key_figures
 from rlinsight.report.phases import metric_phases, sync_stages
 from rlinsight.report.section import Section
@@ -34,6 +35,9 @@ def sections(report: Report, pools: Iterable[str] | None = None) -> list[Section
         _bubbles(report, shown),
         key_figures(report),
         balance(report),
+        device_states(report),
+        device_memory(report),
+        kernel_stages(report),
         sync_stages(report),
         _versions(report, shown),
         _steps(report),

@@ -38,10 +38,11 @@ def print_report(
     for section in sections(report, pools):
         if full or section.title not in DETAILS:
             console.print()
-            console.print(_table(section))
+            console.print(as_table(section))
 
 
-def _table(section: Section) -> Table:
+def as_table(section: Section) -> Table:
+    """Return a section as a table of the terminal."""
     table = Table(
         title=section.title, title_justify="left", title_style="bold", caption=section.note,
         caption_justify="left", box=None, pad_edge=False, header_style="dim",

@@ -40,9 +40,15 @@ CAUSES = {
 
 def paragraph(report: Report) -> str:
     """Return the verdict in sentences, the most urgent first."""
+    return " ".join(sentences(report))
+
+
+def sentences(report: Report) -> list[str]:
+    """Return the sentences of the verdict; the first says what matters most."""
     verdict = report.verdict
     if verdict.alarm is not None:
-        return f"ALARM: {verdict.alarm}. There is no verdict on tuning while the run stands still."
+        still = "There is no verdict on tuning while the run stands still."
+        return [f"ALARM: {verdict.alarm}.", still]
     parts = [_BOUND[verdict.bound]]
     if verdict.cause is not None:
         parts.append(
@@ -51,7 +57,7 @@ def paragraph(report: Report) -> str:
         )
         parts.append(_ceiling(verdict.owner, verdict.ceiling))
     parts.append(f"Confidence: {verdict.confidence}{_because(verdict.doubts)}.")
-    return " ".join(parts)
+    return parts
 
 
 def _ceiling(owner: str | None, ceiling: float | None) -> str:

@@ -23,6 +23,10 @@ DEFAULT_TRACE: Final = "runs/{name}-{time}"
 _TRACE_FIELDS: Final = frozenset({"name", "time", "mode"})
 _PLACEHOLDER = re.compile(r"{([^{}]*)}")
 
+#: Stages of a training rank, under the names verl's profiler has for them.
+KernelRole = Literal["actor_update", "actor_compute_log_prob", "ref_compute_log_prob"]
+KernelTool = Literal["torch", "nsys", "npu"]
+
 #: A value that Hydra takes; lists and mappings nest.
 OverrideValue = None | bool | int | float | str | list[Any] | dict[str, Any]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -93,6 +97,34 @@ class Collectors(Section):
     )
 
 
+class KernelWindow(Section):
+    """Steps of which every kernel is recorded, by verl's own profiler and without stacks."""
+
+    steps: list[Positive] = Field(
+        min_length=1, description="Steps to profile (fully_async: parameter versions)."
+    )
+    roles: list[KernelRole] = Field(
+        default=["actor_update"], min_length=1, description="Stages to profile."
+    )
+    ranks: list[Annotated[int, Field(ge=0)]] = Field(
+        default=[0], min_length=1, description="Trainer ranks to profile."
+    )
+    max_seconds: float = Field(
+        default=20.0,
+        gt=0,
+        description="Seconds collected of a stage at most, and waited for its file at most.",
+    )
+    tool: KernelTool | None = Field(
+        default=None, description="Profiler. Default: npu on NPUs, torch elsewhere."
+    )
+
+
+class Profile(Section):
+    """What is looked at more closely, for some steps only."""
+
+    kernel: KernelWindow | None = Field(default=None, description="Kernel-level windows.")
+
+
 class RecordingConfig(Section):
     """The part that concerns recording: enough to wrap a command of your own."""
 
@@ -156,6 +188,9 @@ class RunConfig(RecordingConfig):
     )
     entry: str | None = Field(
         default=None, description="Python module to start. Default: verl's for the mode."
+    )
+    profile: Profile = Field(
+        default=Profile(), description="What is looked at more closely, for some steps only."
     )
     smoke: bool = Field(
         default=False, description="Plumbing check: 8 prompts x 4 responses, at most 3 steps."

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlinsight.errors import RlinsightError
 from rlinsight.runs.config import RunConfig
+from rlinsight.runs.kernel_window import import_windows
 from rlinsight.runs.live_state import LiveState
 from rlinsight.runs.local_process import tail
 from rlinsight.runs.location import upload
@@ -64,6 +65,8 @@ def finish(prepared: Prepared, outcome: Outcome, state: LiveState, nodes: Nodes)
     done.notes += _ending(prepared, outcome, state)
     with _noted(done):
         _gather(nodes, done)
+    with _noted(done):
+        done.notes += import_windows(prepared.plan.trace, prepared.plan.run_id)
     with _noted(done):
         _complete_manifest(prepared, outcome, nodes)
         _compact(prepared)

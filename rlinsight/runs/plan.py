@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from rlinsight.runs import verl_args
+from rlinsight.runs import kernel_window, verl_args
 from rlinsight.runs.config import RecordingConfig, RunConfig
 from rlinsight.runs.overrides import Quoted
 
@@ -56,7 +56,8 @@ def managed(
     """Return the plan of a verl run that records into the folder `trace`."""
     platform = platform or Platform()
     protocol = recording_environment(config, run_id, trace)
-    values = verl_args.build(config, list(platform.overrides))
+    kernels = kernel_window.overrides(config, trace)
+    values = verl_args.build(config, list(platform.overrides), kernels)
     values.update({"hydra.run.dir": str(trace / "hydra")})
     ours = {**protocol, "VERL_FILE_LOGGER_PATH": str(trace / METRICS_FILE)}
     if config.ray_address is None:
@@ -95,6 +96,7 @@ def wrapped(config: RecordingConfig, command: Sequence[str], *, run_id: str, tra
 def recording_environment(config: RecordingConfig, run_id: str, trace: Path) -> dict[str, str]:
     """Return the variables that turn recording on in every process that has them."""
     collectors: dict[str, Any] = config.collectors.model_dump()
+    collectors |= kernel_window.limits(config)
     return {
         "RLINSIGHT_TRACE": str(trace),
         "RLINSIGHT_RUN_ID": run_id,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rlinsight.errors import ConfigError, PreflightError
-from rlinsight.runs.checks import batches, cluster, machine, sequences, software
+from rlinsight.runs.checks import batches, cluster, machine, sequences, software, training
 from rlinsight.runs.checks.facts import Check, Facts, Severity
 from rlinsight.runs.config import RecordingConfig
 from rlinsight.runs.plan import Plan
@@ -18,6 +18,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *software.CHECKS,
     *batches.CHECKS,
     *sequences.CHECKS,
+    *training.CHECKS,
     *machine.CHECKS,
     *cluster.CHECKS,
 )

@@ -15,6 +15,7 @@ from rlinsight.runs import plan as plans
 from rlinsight.runs import preflight
 from rlinsight.runs.checks.cluster import running_cluster
 from rlinsight.runs.config import EXAMPLE, RecordingConfig, RunConfig
+from rlinsight.runs.kernel_window import estimated_bytes
 from rlinsight.runs.location import Location, locate
 from rlinsight.runs.plan import Plan, Platform
 from rlinsight.runs.settings import Settings
@@ -41,6 +42,13 @@ class Prepared:
     def is_smoke(self) -> bool:
         """Whether this is a plumbing check."""
         return isinstance(self.config, RunConfig) and self.config.smoke
+
+    @property
+    def kernel_bytes(self) -> int:
+        """Expected size of the profiles of kernel windows, 0 without any."""
+        if not isinstance(self.config, RunConfig) or self.plan.module is None:
+            return 0
+        return estimated_bytes(self.config, self.settings.number)
 
     @property
     def total_steps(self) -> int | None:

@@ -40,14 +40,16 @@ def entry_module(config: RunConfig) -> str:
     return _FULLY_ASYNC if config.mode == "fully_async" else _MAIN_PPO
 
 
-def build(config: RunConfig, platform: list[str] | None = None) -> Overrides:
+def build(
+    config: RunConfig, platform: list[str] | None = None, extra: dict[str, Any] | None = None
+) -> Overrides:
     """Return all overrides of a run.
 
-    Later wins: the mode's own, then the platform's (`platform`, in `key=value` form), then
-    the user's, then the smoke run's sizes.
+    Later wins: the mode's own with what else the run asks for (`extra`), then the platform's
+    (`platform`, in `key=value` form), then the user's, then the smoke run's sizes.
     """
     result = Overrides(_common(config))
-    result.update(_of_mode(config))
+    result.update(_of_mode(config) | (extra or {}))
     result.update_arguments(platform or [])
     result.update(config.overrides)
     if config.steps is not None:
@@ -66,6 +68,8 @@ def _common(config: RunConfig) -> dict[str, Any]:
         "trainer.project_name": "rlinsight",
         "trainer.experiment_name": Quoted(config.name),
         "actor_rollout_ref.rollout.name": "vllm",
+        # verl's default is a model on the disk of its authors; a critic starts as the actor does.
+        "critic.model.path": "${actor_rollout_ref.model.path}",
     }
     if config.model != EXAMPLE:
         values["actor_rollout_ref.model.path"] = config.model

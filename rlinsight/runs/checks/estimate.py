@@ -10,6 +10,7 @@ from typing import Final
 
 from rlinsight.runs.checks.facts import Facts
 from rlinsight.runs.config import RunConfig
+from rlinsight.runs.kernel_window import estimated_bytes
 
 _BYTES_PER_SPAN: Final = 32
 _BYTES_PER_SEQUENCE: Final = 200  # one request or two, one sample row, its agent-loop spans
@@ -37,6 +38,11 @@ def trace_bytes(facts: Facts) -> int:
     samples = steps * _STEP_S / facts.config.collectors.sample_interval_s
     counters = samples * devices * _COUNTERS_PER_DEVICE * _BYTES_PER_COUNTER
     return int(steps * per_step + counters)
+
+
+def kernel_bytes(facts: Facts) -> int:
+    """Return the expected size in bytes of the profiles of kernel windows, 0 without any."""
+    return 0 if facts.wrapped else estimated_bytes(facts.managed, facts.number)
 
 
 def _sequences(facts: Facts) -> int:

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rlinsight.runs.checks.estimate import trace_bytes
+from rlinsight.runs.checks.estimate import kernel_bytes, trace_bytes
 from rlinsight.runs.checks.facts import Check, Facts, Problem
 from rlinsight.runs.config import EXAMPLE, DeviceName, Pool, RunConfig
 from rlinsight.runs.location import reachable
 
 _HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
 _DEVICE_FILES: Final[dict[DeviceName, str]] = {"cuda": "nvidia[0-9]*", "npu": "davinci[0-9]*"}
+_DRIVER_LIST: Final = Path("/proc/driver/nvidia/gpus")
 _VISIBLE: Final[dict[DeviceName, str]] = {
     "cuda": "CUDA_VISIBLE_DEVICES",
     "npu": "ASCEND_RT_VISIBLE_DEVICES",
@@ -23,6 +24,7 @@ _VISIBLE: Final[dict[DeviceName, str]] = {
 _PORT_VARIABLES: Final = ("MASTER_PORT", "VLLM_PORT", "VLLM_DP_MASTER_PORT")
 _PORT_KEYS: Final = ("ray_kwargs.ray_init.dashboard_port",)
 _SPARE_BYTES: Final = 200 * 2**20
+_LARGE_PROFILE_BYTES: Final = 200 * 2**20
 
 
 def files_exist(facts: Facts) -> Problem | None:
@@ -79,6 +81,8 @@ def local_devices(facts: Facts) -> int:
     """Return the accelerators of this machine that the run may see."""
     kind = facts.config.device
     present = len(list(Path("/dev").glob(_DEVICE_FILES[kind])))
+    if kind == "cuda":  # in some containers only the driver's own list is there
+        present = max(present, len(list(_DRIVER_LIST.glob("*"))))
     visible = facts.environment.get(_VISIBLE[kind])
     if visible is None:
         return present
@@ -119,13 +123,26 @@ def _is_free(port: int) -> bool:
 def disk_holds_the_trace(facts: Facts) -> Problem | None:
     """Twice the estimated trace fits: the live files are kept until compaction is done."""
     existing = next(p for p in (facts.trace, *facts.trace.parents) if p.exists())
-    free, needed = shutil.disk_usage(existing).free, 2 * trace_bytes(facts) + _SPARE_BYTES
+    free = shutil.disk_usage(existing).free
+    needed = 2 * trace_bytes(facts) + kernel_bytes(facts) + _SPARE_BYTES
     if free >= needed:
         return None
     return Problem(
         f"the trace may need {needed / 2**20:.0f} MiB in `{existing}`, found "
         f"{free / 2**20:.0f} MiB free; choose another `trace` folder or a longer "
         "`collectors.sample_interval_s`"
+    )
+
+
+def kernel_window_is_small(facts: Facts) -> Problem | None:
+    """A profile that is too large to be opened tells nobody anything."""
+    size = kernel_bytes(facts)
+    if size < _LARGE_PROFILE_BYTES:
+        return None
+    return Problem(
+        f"the kernel window may write {size / 2**20:.0f} MiB (compressed); choose fewer "
+        "`profile.kernel.steps`, `roles` or `ranks`",
+        severity="warning",
     )
 
 
@@ -163,6 +180,7 @@ CHECKS: Final = (
     Check("devices", devices_exist),
     Check("ports", ports_are_free, wrapped=True),
     Check("disk", disk_holds_the_trace, wrapped=True),
+    Check("kernel window", kernel_window_is_small),
     Check("trace folder", trace_folder_is_new, wrapped=True),
     Check("trace URL", trace_url_is_writable, wrapped=True),
     Check("command", command_exists, wrapped=True),

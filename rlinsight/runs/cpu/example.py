@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,22 +50,34 @@ class Example:
         ]
 
 
-def generate(dest: str | Path, *, seed: int = 0, train: int = 512, val: int = 32) -> Example:
+def generate(
+    dest: str | Path,
+    *,
+    seed: int = 0,
+    train: int = 512,
+    val: int = 32,
+    size: str = "tiny",
+    mean_length_tokens: float = MEAN_LENGTH_TOKENS,
+) -> Example:
     """Write the example into the folder `dest` and return its parts, as absolute paths.
 
-    `train` and `val` are numbers of prompts. Files of an earlier call are replaced.
+    `train` and `val` are numbers of prompts, `size` is one of `example_model.SHAPES`. Files of
+    an earlier call are replaced.
     """
     folder = Path(dest).resolve()
     model = folder / "model"
     model.mkdir(parents=True, exist_ok=True)
     example_tokenizer.write(model)
-    example_model.write(model, seed=seed, mean_length_tokens=MEAN_LENGTH_TOKENS)
+    shape = example_model.SHAPES[size]
+    example_model.write(model, seed=seed, mean_length_tokens=mean_length_tokens, shape=shape)
     sums = random.Random(seed)  # noqa: S311 - exercises, not secrets
     return Example(
         model=model,
         train=_write_task(folder / "train.parquet", sums, train, "train"),
         val=_write_task(folder / "val.parquet", sums, val, "val"),
-        reward=Path(__file__).resolve().with_name("example_reward.py"),
+        reward=Path(
+            shutil.copy(Path(__file__).with_name("example_reward.py"), folder / "reward.py")
+        ),
     )
 
 
@@ -90,9 +103,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("dest", type=Path, help="folder to write into")
     parser.add_argument("--seed", type=int, default=0, help="seed of weights and sums")
+    parser.add_argument(
+        "--size", choices=example_model.SHAPES, default="tiny", help="parameters of the model"
+    )
+    parser.add_argument(
+        "--mean-length",
+        type=float,
+        default=MEAN_LENGTH_TOKENS,
+        help="mean response length of the untrained model, in tokens",
+    )
     options = parser.parse_args(arguments)
-    example = generate(options.dest, seed=options.seed)
-    sys.stdout.write(f"model {example.model}\ntrain {example.train}\nval   {example.val}\n")
+    example = generate(
+        options.dest,
+        seed=options.seed,
+        size=options.size,
+        mean_length_tokens=options.mean_length,
+    )
+    sys.stdout.writelines(f"{name:<6} {path}\n" for name, path in vars(example).items())
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The model of the example: a Qwen2 of 0.3 million random weights, written without torch.
+"""The model of the example: a Qwen2 of random weights (0.3 million), written without torch.
 
 It is made to be learned from within a few dozen updates. One hidden dimension is the same for
 every token, so the output layer has something like a bias per token: GRPO can move the share of a
@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,8 @@ from rlinsight.runs.cpu import example_tokenizer as tokenizer
 Array = NDArray[np.float32]
 
 _STD = 0.02
-# What the layers add to the residual stream stays small, so that the constant dimension stands.
+# What the layers add to the residual stream stays small, so that the constant dimension stands;
+# wider and deeper models add more, and get smaller weights. This is for two layers of 128.
 _STD_RESIDUAL = 0.002
 _RESIDUAL = ("self_attn.o_proj.weight", "mlp.down_proj.weight")
 _CONSTANT_DIMENSION = 0
@@ -39,6 +41,27 @@ class Shape:
     heads: int = 4
     kv_heads: int = 2
     head_size: int = 32
+    max_tokens: int = tokenizer.MAX_LENGTH_TOKENS
+
+    @property
+    def residual_std(self) -> float:
+        """Standard deviation of the weights whose output joins the residual stream."""
+        return _STD_RESIDUAL * (128 / self.hidden) * math.sqrt(2 / self.layers)
+
+
+#: A model that keeps an accelerator busy, by name: `0.6b` has 0.61 billion parameters.
+SHAPES: Final = {
+    "tiny": Shape(),
+    "0.6b": Shape(
+        layers=20,
+        hidden=1280,
+        intermediate=6912,
+        heads=20,
+        kv_heads=4,
+        head_size=64,
+        max_tokens=4096,
+    ),
+}
 
 
 def write(folder: Path, *, seed: int, mean_length_tokens: float, shape: Shape = Shape()) -> None:
@@ -51,8 +74,8 @@ def write(folder: Path, *, seed: int, mean_length_tokens: float, shape: Shape = 
     ends: dict[str, object] = {"eos_token_id": end, "pad_token_id": pad}
     _dump(folder / "config.json", {**_config(shape), **ends})
     _dump(folder / "generation_config.json", ends)
-    weights = dict(_weights(shape, np.random.default_rng(seed), mean_length_tokens))
-    (folder / "model.safetensors").write_bytes(_safetensors(weights))
+    weights = _weights(shape, np.random.default_rng(seed), mean_length_tokens)
+    _write_safetensors(folder / "model.safetensors", weights)
 
 
 def _config(shape: Shape) -> dict[str, object]:
@@ -65,7 +88,7 @@ def _config(shape: Shape) -> dict[str, object]:
         "num_hidden_layers": shape.layers,
         "num_attention_heads": shape.heads,
         "num_key_value_heads": shape.kv_heads,
-        "max_position_embeddings": tokenizer.MAX_LENGTH_TOKENS,
+        "max_position_embeddings": shape.max_tokens,
         "hidden_act": "silu",
         "rms_norm_eps": 1e-6,
         "rope_theta": 10000.0,
@@ -87,7 +110,7 @@ def _weights(
     yield "model.embed_tokens.weight", embedding
     for layer in range(shape.layers):
         for name, size in _layer(shape):
-            std = _STD_RESIDUAL if name in _RESIDUAL else _STD
+            std = shape.residual_std if name in _RESIDUAL else _STD
             weight = normal(*size, std=std) if len(size) > 1 else _one_dimensional(name, size)
             yield f"model.layers.{layer}.{name}", weight
     yield "model.norm.weight", np.ones(shape.hidden, np.float32)
@@ -128,12 +151,12 @@ def _constant_after_norm(shape: Shape) -> float:
     return _CONSTANT_VALUE / math.sqrt(mean_square)
 
 
-def _safetensors(weights: dict[str, Array]) -> bytes:
-    """Serialize as bfloat16: 8 bytes header length, JSON header, raw little-endian tensors."""
+def _write_safetensors(path: Path, weights: Iterable[tuple[str, Array]]) -> None:
+    """Write as bfloat16: 8 bytes header length, JSON header, raw little-endian tensors."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     blobs: list[bytes] = []
     offset = 0
-    for name, weight in weights.items():
+    for name, weight in weights:
         blob = _bfloat16(weight)
         span = [offset, offset + len(blob)]
         header[name] = {"dtype": "BF16", "shape": list(weight.shape), "data_offsets": span}
@@ -141,7 +164,9 @@ def _safetensors(weights: dict[str, Array]) -> bytes:
         offset += len(blob)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + b"".join(blobs)
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.writelines(blobs)
 
 
 def _bfloat16(weight: Array) -> bytes:

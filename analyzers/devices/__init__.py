@@ -1,0 +1,1 @@
+"""What the devices did, joined with what the records say was asked of them."""

@@ -1,0 +1,1 @@
+"""Foreign files brought into a trace, one module per format."""

@@ -1,0 +1,67 @@
+"""Reports for the advisor's rules: a recorded one, with the figures that a rule looks at set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import rlinsight
+from rlinsight.analyzers.advise import Case
+from rlinsight.analyzers.device_time.bubbles import Bubble, CauseTotal
+from rlinsight.analyzers.result import Report
+from rlinsight.analyzers.simulate import Calibration
+
+SAMPLES = Path(__file__).parent.parent / "sample_traces"
+S = 1_000_000_000
+Owned = Mapping[tuple[str, str], float]
+
+
+@cache
+def sample(mode: str) -> Report:
+    return rlinsight.open(SAMPLES / mode).analyze()
+
+
+def report(
+    mode: str = "fully_async",
+    *,
+    idle: Mapping[str, float] | None = None,
+    bubbles: Owned | None = None,
+    states: Owned | None = None,
+    **parts: Any,
+) -> Report:
+    """A report whose pools idle, wait and work as told: shares of a pool's device time."""
+    base = sample(mode)
+    pools = {
+        name: replace(
+            pool,
+            device_seconds=100.0,
+            idle_ratio=(idle or {}).get(name, 0.0),
+            ledger={s: 100.0 * share for (p, s), share in (states or {}).items() if p == name},
+        )
+        for name, pool in base.pools.items()
+    }
+    totals = tuple(
+        CauseTotal(owner, cause, 1, 100 * share, share, None, 1.0)
+        for (owner, cause), share in (bubbles or {}).items()
+    )
+    start = base.window.start_ns
+    largest = tuple(
+        Bubble(t.owner, t.cause, start + 10 * S, start + 12 * S, 2.0, t.share, None, (), {})
+        for t in totals
+    )
+    found = replace(base.bubbles, totals=totals, largest=largest)
+    return replace(base, pools=pools, bubbles=found, **parts)
+
+
+def case(
+    calibration: Calibration | None,
+    mode: str = "fully_async",
+    *,
+    config: Mapping[str, Any] | None = None,
+    wall_clock: bool = False,
+    **settings: Any,
+) -> Case:
+    return Case(report(mode, **settings), config or {}, calibration, wall_clock)
