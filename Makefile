@@ -75,8 +75,7 @@ simulator-docs: install
 
 # The pictures of the README, from the sample traces.
 screenshots: install
-	$(BIN)/rlinsight serve sample_traces --get '/overview?run=fully_async' -o docs/images/overview.png
-	$(BIN)/rlinsight serve sample_traces --get '/timeline?run=fully_async&from=176&to=216' -o docs/images/timeline.png
+	$(BIN)/python scripts/screenshots.py docs/images
 
 record-samples: install
 	$(BIN)/python sample_traces/record.py

@@ -113,6 +113,17 @@ def test_the_long_tail_of_a_batch(t):
     assert causes(t, "trainer") == {"wait_samples": 2.0, "long_tail": 6.0}
 
 
+def test_what_is_taken_during_a_wait_belongs_to_it_and_not_to_the_one_before(t):
+    """Waits 0-4 and 6-18; the second takes its first samples soon after the first has ended."""
+    busy_trainer(t, (0, 4), (6, 18))
+    produced(t, [1, 2, 3, 4], at=4)  # the last quarter comes from 3 on
+    for time in (6, 6.5, 7, 8, 9, 12, 15, 18):  # and here from 12 on
+        produced(t, [time], at=time)
+    t.gen(0, 18)
+    t.gen(18, 20)
+    assert causes(t, "trainer") == {"wait_samples": 9.0, "long_tail": 7.0}
+
+
 def test_full_replicas_are_no_long_tail(t):
     busy_trainer(t, (10, 18))
     produced(t, [5, 6, 7, 8, 9, 12, 15, 18], at=18)

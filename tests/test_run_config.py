@@ -168,3 +168,18 @@ def field_paths(model: type[BaseModel], prefix: str = "") -> list[str]:
             if section.__name__ in str(field.annotation):
                 paths += field_paths(section, f"{prefix}{name}.")
     return paths
+
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples" / "gpu").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_gpu_example_is_a_valid_run(path):
+    config = load(path)
+    assert isinstance(config, RunConfig)
+    assert config.device == "cuda"
+    assert config.name == f"gpu-{path.stem.replace('_', '-')}"
+
+
+def test_the_gpu_examples_are_there():
+    assert len(EXAMPLES) == 5

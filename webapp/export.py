@@ -29,6 +29,9 @@ CHROMIUM_FLAGS: Final = (
 )  # fmt: skip
 CHROMIUM_PATHS: Final = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 
+#: A busy machine takes long to read ten megabytes of scripts.
+_PATIENCE_MS: Final = 180_000
+
 _SCRIPT: Final = re.compile(r'<script[^>]*\bsrc="([^"]+)"[^>]*></script>')
 _STYLE: Final = re.compile(r'<link[^>]*\brel="stylesheet"[^>]*\bhref="([^"]+)"[^>]*>')
 #: Parts of the component libraries that no page uses would double the size.
@@ -41,11 +44,13 @@ _ORIGIN: Final = '<script src="data:text/javascript,0"></script>'
 _ICON: Final = re.compile(r'<link[^>]*\brel="icon"[^>]*>')
 
 
-def write_view(root: Path, address: str, output: Path, *, width: int = 1280) -> None:
+def write_view(
+    root: Path, address: str, output: Path, *, width: int = 1280, most_px: int = 20_000
+) -> None:
     """Write the view at `address` (`/NAME?query`) of the traces below `root` to `output`.
 
     The ending decides: `.html`, or `.png`, for which Chromium and Playwright must be there.
-    Raises RlinsightError.
+    A picture is as high as the page, `most_px` at most. Raises RlinsightError.
     """
     kind = output.suffix.lower()
     if kind not in (".html", ".png"):
@@ -55,7 +60,7 @@ def write_view(root: Path, address: str, output: Path, *, width: int = 1280) -> 
         if kind == ".html":
             output.write_text(document, encoding="utf-8")
         else:
-            _photograph(document, output, width)
+            _photograph(document, output, (width, most_px))
     except OSError as error:
         raise RlinsightError(f"cannot write `{output}`: {error.strerror or error}") from error
 
@@ -127,10 +132,10 @@ def _script(client: Any, address: str) -> str:
     return re.sub(r"^//# sourceMappingURL=.*$", "", text, flags=re.MULTILINE)
 
 
-def _photograph(document: str, output: Path, width: int) -> None:
+def _photograph(document: str, output: Path, size: tuple[int, int]) -> None:
     browser = chromium()
     try:
-        from playwright.sync_api import sync_playwright
+        from playwright.sync_api import Error, sync_playwright
     except ImportError:
         browser = None
     if browser is None:
@@ -138,20 +143,33 @@ def _photograph(document: str, output: Path, width: int) -> None:
             "a picture needs Chromium and the Python package playwright (`apt-get install "
             "chromium`, `pip install playwright`); an output that ends in .html needs neither"
         )
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
+    with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "view.html"
         file.write_text(document, encoding="utf-8")
-        opened = driver.chromium.launch(executable_path=browser, args=list(CHROMIUM_FLAGS))
-        page = opened.new_page(viewport={"width": width, "height": 800})
-        page.goto(file.as_uri())
-        page.wait_for_selector("#page > *")
-        page.wait_for_function("window.rlinsight.isDrawn()")
-        # What lies beyond the window is not always painted, so the window is made large enough.
-        height = page.evaluate("document.documentElement.scrollHeight")
-        page.set_viewport_size({"width": width, "height": max(height, 800)})
-        page.wait_for_timeout(500)
-        page.screenshot(path=str(output))
-        opened.close()
+        try:
+            with sync_playwright() as driver:
+                _screenshot(driver, browser, file.as_uri(), output, size)
+        except Error as error:
+            said = str(error).splitlines()[0]
+            raise RlinsightError(f"Chromium could not draw the view: {said}") from error
+
+
+def _screenshot(
+    driver: Any, browser: str, address: str, output: Path, size: tuple[int, int]
+) -> None:
+    width, most_px = size
+    opened = driver.chromium.launch(executable_path=browser, args=list(CHROMIUM_FLAGS))
+    page = opened.new_page(viewport={"width": width, "height": 800})
+    page.set_default_timeout(_PATIENCE_MS)
+    page.goto(address)
+    page.wait_for_selector("#page > *")
+    page.wait_for_function("window.rlinsight.isDrawn()")
+    # What lies beyond the window is not always painted, so the window is made large enough.
+    height = page.evaluate("document.documentElement.scrollHeight")
+    page.set_viewport_size({"width": width, "height": min(max(height, 800), most_px)})
+    page.wait_for_timeout(500)
+    page.screenshot(path=str(output))
+    opened.close()
 
 
 def chromium() -> str | None:

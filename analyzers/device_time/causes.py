@@ -108,14 +108,18 @@ def _validating(known: Evidence) -> pl.DataFrame:
 
 
 def _batches(known: Evidence) -> pl.DataFrame:
-    """Return each wait with the production times of the samples that ended it."""
+    """Return each wait with the production times of the samples that it waited for.
+
+    Those are the samples taken from its start on, up to the next wait: a queue is emptied
+    while the trainer waits, a replay buffer once it has waited.
+    """
     taken = known.samples.filter(
         pl.col("consumed_ns").is_not_null() & pl.col("produced_ns").is_not_null()
     ).select("consumed_ns", "produced_ns")
-    waits = known.waits().sort("end_ns")
+    waits = known.waits().sort("start_ns")
     return (
         taken.sort("consumed_ns")
-        .join_asof(waits, left_on="consumed_ns", right_on="end_ns", strategy="nearest")
+        .join_asof(waits, left_on="consumed_ns", right_on="start_ns", coalesce=False)
         .filter(pl.col("start_ns").is_not_null())
         .group_by("start_ns", "end_ns")
         .agg(

@@ -60,12 +60,11 @@ def advise(
     if json:
         typer.echo(json_module.dumps(advice.to_dict(), indent=1))
         return
-    from rich.console import Console
-
+    from rlinsight.cli.terminal import console
     from rlinsight.report.advise.text import print_advice
 
     typer.echo(f"objective: {objective} throughput")
-    print_advice(advice, Console(), why_not=why_not)
+    print_advice(advice, console(), why_not=why_not)
     changes = advice.first.changes if advice.first else {}
     named = " ".join(f"--set {shlex.quote(f'{k}={v}')}" for k, v in changes.items() if k != "mode")
     next_command = (

@@ -56,12 +56,11 @@ def analyze(
     if json:
         typer.echo(json_module.dumps(of_pools(report.to_dict(), pools), indent=1))
         return
-    from rich.console import Console
-
+    from rlinsight.cli.terminal import console
     from rlinsight.report.text import print_report
     from rlinsight.report.units import percent
 
-    print_report(report, Console(), pools=pools, full=not brief)
+    print_report(report, console(), pools=pools, full=not brief)
     idle = ", ".join(f"{name} idle {percent(report.pools[name].idle_ratio)}" for name in pools)
     typer.echo(f"\n{Path(opened.path).name}: {idle or 'no device time could be accounted for'}")
     typer.echo(f"next: {_next(trace, written)}")

@@ -80,14 +80,13 @@ def _config(profile: Path | None, command: list[str], given: dict[str, Any]) -> 
 
 
 def _run(config: RecordingConfig, command: list[str], *, only_check: bool, as_json: bool) -> None:
-    from rich.console import Console
-
+    from rlinsight.cli import terminal
     from rlinsight.runs import preflight
     from rlinsight.runs.launch import launch
     from rlinsight.runs.prepare import prepare
 
     # The JSON result has standard output to itself.
-    console = Console(stderr=as_json, highlight=False)
+    console = terminal.console(stderr=as_json, highlight=False)
     prepared = prepare(config, command)
     try:
         _say_warnings(prepared, console)

@@ -77,11 +77,10 @@ def whatif(
     if json:
         typer.echo(json_module.dumps(found.to_dict(), indent=1))
         return
-    from rich.console import Console
-
+    from rlinsight.cli.terminal import console
     from rlinsight.report.whatif.text import print_answer
 
-    print_answer(found, Console())
+    print_answer(found, console())
     typer.echo(f"\nnext: {_next(trace, found, written)}")
 
 

@@ -166,9 +166,14 @@ def _advice(run: Run) -> Iterator[Any]:
     if run.report.verdict.alarm is None:
         yield components.section(
             "What to change first",
-            later.part("first_findings", run),
+            _asked(run) if run.live else later.part("first_findings", run),
             note="Predicted by a simulation of this run's mode, calibrated from this run.",
         )
+
+
+def _asked(run: Run) -> Any:
+    # Simulating anew at every step of a growing run would cost more than it tells.
+    return html.P(dcc.Link("Ask the advisor", href=urls.link("/advisor", run=run.id)))
 
 
 def _bubbles(run: Run) -> Iterator[Any]:

@@ -1,0 +1,22 @@
+"""Where commands print."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: Columns where nobody says how wide the output is shown: a file, a pipe, a CI log.
+_WIDTH = 160
+
+
+def console(**options: Any) -> Console:
+    """Return a console as wide as the terminal; elsewhere wide enough for every table."""
+    from rich.console import Console
+
+    made = Console(**options)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = _WIDTH
+    return made
