@@ -86,7 +86,7 @@ def sampler(trace: Path, *options: str, **environment: str) -> subprocess.Popen[
     return subprocess.Popen(command, env={**os.environ, "RLINSIGHT_NODE": "n0", **environment})
 
 
-def wait_for(condition, timeout_s: float = 30.0):
+def wait_for(condition, timeout_s: float = 120.0):
     """Return the first true value of `condition`; fail after `timeout_s` seconds."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):

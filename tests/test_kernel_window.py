@@ -275,7 +275,7 @@ def test_times_given_as_text_keep_their_digits(tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (gzip.compress(b'{"traceEvents": [')[:-6], "cannot be read"),
+        (gzip.compress(b'{"traceEvents": [', mtime=0)[:-6], "cannot be read"),
         (b"[]", "expected a JSON object"),
         (b'{"traceEvents": []}', "expected `baseTimeNanoseconds`"),
         (b'{"baseTimeNanoseconds": 1, "traceEvents": []}', "no kernel and no operator"),
