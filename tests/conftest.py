@@ -10,6 +10,7 @@ settings.register_profile("rlinsight", deadline=None)
 settings.load_profile("rlinsight")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a file together when several processes share the work."""
     for item in items:

@@ -20,7 +20,8 @@ window.rlinsight.isDrawn = function () {
   const all = (selector, inner) =>
     [...document.querySelectorAll(selector)].every((element) => element.querySelector(inner));
   const ready = [...document.querySelectorAll(".rl-timeline")].every((e) => e.dataset.ready);
-  return ready && all("#page .figure", ".main-svg") && all("#page [id$=-grid]", ".ag-row");
+  const tables = all("#page [id$=-grid]", ".ag-row") && all("#page .ag-root", ".ag-header-cell");
+  return ready && tables && all("#page .figure", ".main-svg");
 };
 
 // The link to the comparison of the runs that are ticked in the list.
