@@ -20,9 +20,11 @@ apt:
 run: install
 	$(BIN)/rlinsight run --profile examples/fully_async.yaml
 
-# Two at a time: real runs spend their start importing, one process after the other.
+# Two at a time: real runs spend their start importing, one process after the other. Browsers
+# get the machine without them.
 test: install lint types
-	$(BIN)/python -m pytest -n 2 -m "not quiet and not long"
+	$(BIN)/python -m pytest -n 2 -m "not e2e and not quiet and not long"
+	$(BIN)/python -m pytest -n 2 -m "e2e and not quiet and not long"
 
 # kill -9 of the kinds of process that `make test` leaves alone: half an hour of real runs.
 test-long: install
@@ -33,10 +35,10 @@ test-quiet: install
 	$(BIN)/python -m pytest -m quiet
 
 unit: install
-	$(BIN)/python -m pytest -m "not e2e"
+	$(BIN)/python -m pytest -m "not e2e and not quiet"
 
 e2e: install
-	$(BIN)/python -m pytest -m e2e
+	$(BIN)/python -m pytest -m "e2e and not long"
 
 lint: install
 	$(BIN)/ruff check .
