@@ -26,7 +26,8 @@ test: install lint types
 	$(BIN)/python -m pytest -n 2 -m "not e2e and not quiet and not long"
 	$(BIN)/python -m pytest -n 2 -m "e2e and not quiet and not long"
 
-# kill -9 of the kinds of process that `make test` leaves alone: half an hour of real runs.
+# Real runs that need the machine for themselves: kill -9 of the other kinds of process, and the
+# gate on a run that is slowed in one phase. About 40 minutes.
 test-long: install
 	$(BIN)/python -m pytest -m long
 

@@ -10,6 +10,9 @@ import yaml
 from conftest import cli, profile
 from test_modes import short
 
+# Step times of two runs beside others say little: `make test-long` runs these one by one.
+pytestmark = pytest.mark.long
+
 PLUGIN = Path(__file__).parent / "slow_phase"
 #: Seconds that each update of the actor is delayed by; a step takes 6 to 9 s without.
 DELAY_S = 12
