@@ -97,6 +97,20 @@ def test_weight_sync_makes_the_other_side_wait(t):
     }
 
 
+@pytest.mark.parametrize("validator", ["replica0", "replica1"])
+def test_who_validates_decides_whether_the_trainer_waits(tmp_path, validator):
+    """Validation 10-16, by the rollouter's replica or by a hybrid one on the trainer's device."""
+    hybrid = rlinsight.Lane("replica1", role="replica", devices=["n0/0"], engine_kind="hybrid")
+    topology = TOPOLOGY.merge(rlinsight.Topology(lanes=[hybrid]))
+    t = Timeline(tmp_path / "t", topology)
+    t.span("trainer", "update_actor", 0, 10)
+    t.span("trainer", "validate", 10, 16)
+    t.gen(11, 15, validator, validate=True)
+    t.span("trainer", "update_actor", 16, 20)
+    waits = {} if validator == "replica1" else {"validation": 6.0}
+    assert causes(t, "trainer") == waits
+
+
 def produced(t: Timeline, times: list[float], at: float) -> None:
     for i, time in enumerate(times):
         t.trained(f"{at}/{i}", at, (10, 90), 1, produced_ns=round(time * S))

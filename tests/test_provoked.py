@@ -71,3 +71,15 @@ def test_long_tail():
     for kind in ("rollout_bound", "trainer_bound", "quota_pause"):
         others = {t.cause: t.share for t in report(kind).bubbles.totals if t.owner == "trainer"}
         assert others.get("long_tail", 0.0) < 0.02, kind
+
+
+def test_validation_gap():
+    """The rollouter validates after every version; the trainer waits most of the time."""
+    assert found("validation_gap")[1:] == ("trainer", "validation")
+    assert report("validation_gap").verdict.share > 0.4
+    assert report("rollout_bound").verdict.cause != "validation"  # the trainer's device validates
+
+
+def test_slow_replica():
+    batch = report("slow_replica").balance.batch
+    assert (batch.verdict, batch.slowest) == ("slow_replica", "replica2")

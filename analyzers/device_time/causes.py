@@ -6,7 +6,7 @@ where its records exist: an idle stretch that no rule covers stays `unknown`.
 
 | cause | decided from |
 |---|---|
-| validation | the trainer waits while replicas answer validation requests; a replica without work while a validation runs |
+| validation | the trainer waits while replicas answer validation requests, or validates on others' devices alone (see `occupancy`); a replica without work while a validation runs |
 | lost_resume | the part of a rollouter pause behind the sync that should have ended it, up to the monitor's resume |
 | poll_interval | the trainer still waits though every sample it then took was there: it sleeps until its next poll |
 | weight_sync_wait | one side waits while the other transfers weights |

@@ -70,10 +70,46 @@ def _from_spans(tables: Tables, window: Window) -> list[pl.LazyFrame]:
     parts = (
         spans.filter(paused).with_columns(state=_pause_state()),
         spans.filter(activity.is_in(list(states))).with_columns(
-            state=activity.cast(pl.String).replace_strict(states, return_dtype=pl.UInt8)
+            state=pl.when((activity == "validate") & _is_elsewhere(tables))
+            .then(pl.lit(STATE_ID["bubble.validation"], pl.UInt8))
+            .otherwise(activity.cast(pl.String).replace_strict(states, return_dtype=pl.UInt8))
         ),
     )
     return [part.select("lane", "start_ns", "end_ns", "state") for part in parts]
+
+
+def _is_elsewhere(tables: Tables) -> pl.Expr:
+    """Whether a driver's validation is done by others: its own devices only wait for it.
+
+    That is told by the requests: none of validation on a replica of the driver's devices.
+    """
+    drivers = [lane.id for lane in tables.topology.lanes if lane.role == "trainer"]
+    mine = pl.col("lane").is_in(drivers)
+    done = tables.spans.filter((pl.col("activity") == "validate") & mine)
+    here = _validation_requests(tables)
+    if here is None or done.is_empty():
+        return pl.lit(value=False)
+    until = pl.col("end_ns").fill_null(tables.end_ns)
+    spans = done.select("start_ns", end_ns=until)
+    own = spans.join_where(
+        here,
+        pl.col("start_ns") < pl.col("end_ns_right"),
+        pl.col("end_ns") > pl.col("start_ns_right"),
+    )
+    others = spans.filter(~pl.col("start_ns").is_in(own["start_ns"].implode()))
+    return mine & pl.col("start_ns").is_in(others["start_ns"].implode())
+
+
+def _validation_requests(tables: Tables) -> pl.DataFrame | None:
+    """Return validation on the trainer's devices, None where no validation was recorded."""
+    all_of_them = tables.requests.filter(pl.col("validate").fill_null(value=False))
+    if all_of_them.is_empty():
+        return None
+    devices = {device.id for device in tables.topology.devices if device.pool == "trainer"}
+    lanes = [lane.id for lane in tables.topology.replicas() if devices & set(lane.devices)]
+    return all_of_them.filter(pl.col("lane").is_in(lanes)).select(
+        start_ns="submit_ns", end_ns=pl.col("end_ns").fill_null(tables.end_ns)
+    )
 
 
 def _from_requests(tables: Tables, window: Window) -> pl.LazyFrame:
