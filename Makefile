@@ -20,11 +20,8 @@ apt:
 run: install
 	$(BIN)/rlinsight run --profile examples/fully_async.yaml
 
-# Two at a time: real runs spend their start importing, one process after the other. Browsers
-# get the machine without them.
 test: install lint types
-	$(BIN)/python -m pytest -n 2 -m "not e2e and not quiet and not long"
-	$(BIN)/python -m pytest -n 2 -m "e2e and not quiet and not long"
+	$(BIN)/python -m pytest -m "not quiet and not long"
 
 # Real runs that need the machine for themselves: kill -9 of the other kinds of process, and the
 # gate on a run that is slowed in one phase. About 40 minutes.
