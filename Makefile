@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
-.PHONY: install apt screenshots run test test-long test-quiet lint types unit e2e bench bench-accept gate-table docs simulator-docs record-samples record-provoked gpu-sample golden clean
+.PHONY: install apt screenshots run test test-browser test-long test-quiet lint types unit e2e bench bench-accept gate-table docs simulator-docs record-samples record-provoked gpu-sample golden clean
 install: $(READY)
 
 $(READY): pyproject.toml requirements-cpu.txt scripts/install_cpu.sh
@@ -21,7 +21,11 @@ run: install
 	$(BIN)/rlinsight run --profile examples/fully_async.yaml
 
 test: install lint types
-	$(BIN)/python -m pytest -m "not quiet and not long"
+	$(BIN)/python -m pytest -m "not quiet and not long and not browser"
+
+# The page in Chromium, about ten minutes on an idle machine.
+test-browser: install apt
+	$(BIN)/python -m pytest -m browser
 
 # Real runs that need the machine for themselves: kill -9 of the other kinds of process, and the
 # gate on a run that is slowed in one phase. About 40 minutes.
@@ -33,7 +37,7 @@ test-quiet: install
 	$(BIN)/python -m pytest -m quiet
 
 unit: install
-	$(BIN)/python -m pytest -m "not e2e and not quiet"
+	$(BIN)/python -m pytest -m "not e2e and not quiet and not browser"
 
 e2e: install
 	$(BIN)/python -m pytest -m "e2e and not long"
