@@ -50,7 +50,7 @@ def test_small_and_valid(name, trace):
 
 def test_no_path_and_no_serial_of_the_recording_machine_is_left(name):
     manifest = (SAMPLES / name / "manifest.json").read_text()
-    for place in ("/home/", '"/tmp/', "/root/", "/opt/"):
+    for place in (f"{Path.home()}/", "/home/", '"/tmp/'):
         assert place not in manifest
     uuids = {part[:12] for part in manifest.split("GPU-")[1:]}
     assert all(uuid.startswith("0000000") for uuid in uuids)
