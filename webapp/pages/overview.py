@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from dash import dcc, html
 
-from rlinsight.analyzers.device_time.steady import bootstrap_interval
 from rlinsight.analyzers.result import Report
 from rlinsight.report.units import number, percent, seconds
 from rlinsight.report.verdict import CAUSES, sentences
-from rlinsight.webapp import components, later, ledger, tables, urls, words
+from rlinsight.webapp import components, later, ledger, merit, tables, urls, words
 from rlinsight.webapp.components import card
 from rlinsight.webapp.figures import overview as figures
 from rlinsight.webapp.grid import Column, downloads, grid
@@ -102,10 +101,10 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _idle_interval(report: Report, pool: str) -> str:
-    rows = [row for row in report.versions if row.idle_ratio.get(pool) is not None]
-    idle = [(row.idle_ratio[pool] or 0.0) * row.duration_s for row in rows]
-    found = bootstrap_interval(idle, [row.duration_s for row in rows])
-    return components.percents(*found) if found else "too few version windows for an interval"
+    found = merit.idle_ratio(report, pool)
+    if found.low is None or found.high is None:
+        return "too few version windows for an interval"
+    return components.percents(found.low, found.high)
 
 
 def _device_time(report: Report) -> Iterator[Any]:
