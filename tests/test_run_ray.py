@@ -23,23 +23,24 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 CLI = Path(sysconfig.get_path("scripts")) / "rlinsight"
 RUN_ID = "gather-test"
 
-#: Records one span on each node, as a worker that Ray started there would.
+#: Records one span on each node, on a lane of its name, as a worker that Ray started there would.
 RECORD = """
     import sys
     import ray
 
     @ray.remote(num_cpus=0)
-    def work(lane):
+    def work():
+        import os
         import rlinsight
-        with rlinsight.span("update_actor", lane=lane, step=1):
+        with rlinsight.span("update_actor", lane="on_" + os.environ["RLINSIGHT_NODE"], step=1):
             pass
         rlinsight.stop()
 
     ray.init(sys.argv[1], log_to_driver=False)
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
-    for i, node in enumerate(ray.nodes()):
+    for node in ray.nodes():
         where = On(node["NodeID"], soft=False)
-        ray.get(work.options(scheduling_strategy=where).remote(f"lane{i}"))
+        ray.get(work.options(scheduling_strategy=where).remote())
     """
 
 
@@ -116,13 +117,13 @@ def test_files_that_only_another_node_has_are_gathered_and_clocks_compared(clust
     nodes = Nodes(here, RUN_ID, gcs)
     nodes.begin(0.2, sample_here=False)
     cluster.run(RECORD, gcs)
-    assert lanes(here) == {"lane0"}
+    assert lanes(here) == {"on_a"}
 
     gathered = nodes.finish()
 
     assert gathered.failed == {}
     assert sorted(gathered.nodes) == ["a", "b"]
-    assert lanes(here) == {"lane0", "lane1"}
+    assert lanes(here) == {"on_a", "on_b"}
     assert gathered.files == len(list((there / "live").iterdir()))
     assert gathered.bytes == sum(path.stat().st_size for path in (there / "live").iterdir())
     sampled = set(rlinsight.open(here).counters.collect()["lane"])

@@ -300,7 +300,19 @@ def test_mode_switches_of_hybrid_replicas(trace, markers):
     assert "mode_switch" in set(markers["kind"])
 
 
-def test_aborts_of_partial_rollouts(trace, markers, requests):
+def test_aborts_of_partial_rollouts_as_the_engines_count_them(trace, markers, requests):
+    """How many requests a weight sync meets is chance, above all where training is alternating."""
     only_in(trace, "colocate_async", "separate_async", "fully_async")
-    assert "abort" in set(markers["kind"])
-    assert (requests["finish"] == "abort").any()
+    aborts = markers.filter(pl.col("kind") == "abort")
+    assert len(aborts) >= 3
+    counted = sum(
+        int(pair["value"])
+        for attrs in aborts["attrs"]
+        for pair in attrs
+        if pair["key"] == "aborted_requests"
+    )
+    recorded = (requests["finish"] == "abort").sum()
+    # An engine also counts a request whose last token it has just made.
+    assert 0 <= counted - recorded <= 2
+    if trace.mode == "fully_async":
+        assert recorded
