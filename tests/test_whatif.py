@@ -42,6 +42,14 @@ def test_a_change_is_answered_beside_the_run_as_it_was():
     assert text.splitlines()[-1].startswith("next: rlinsight whatif ")
 
 
+def test_how_well_the_costs_fit_is_printed():
+    text = whatif(SAMPLE, *FAST)
+    assert "How well it fits" in text
+    assert re.search(r"decode\.per_running_s +0 s .*not identifiable", text)
+    assert re.search(r"costs\.submit_s +240 ms .*the same .*fits", text)
+    assert "decoding explains 90.5 % of the variance of request durations" in text
+
+
 def test_the_objective_is_printed():
     text = whatif(SAMPLE, "--set", "sync_step=1", "--objective", "wall-clock", *FAST)
     assert "Objective: wall-clock." in text

@@ -8,10 +8,10 @@ from rlinsight.analyzers.device_time.occupancy import admissions
 from rlinsight.analyzers.device_time.window import choose_window
 from rlinsight.analyzers.simulate.calibration import Calibration, Decode, Uncertainty
 from rlinsight.analyzers.simulate.coarse import calibrate_metrics
-from rlinsight.analyzers.simulate.fit import standard_error
-from rlinsight.analyzers.simulate.fit_costs import fit_costs, validation_seconds
+from rlinsight.analyzers.simulate.fit_costs import driver_spans, fit_costs
 from rlinsight.analyzers.simulate.fit_decode import fit_decode, fit_lengths
 from rlinsight.analyzers.simulate.fit_training import fit_training, step_table
+from rlinsight.analyzers.simulate.fit_validations import validation_seconds
 from rlinsight.analyzers.simulate.knobs import Knobs, knobs_of_run
 from rlinsight.analyzers.simulate.lengths import LengthModel
 from rlinsight.analyzers.simulate.validations import with_validations
@@ -46,15 +46,19 @@ def calibrate(trace: Trace, window: Window | None = None) -> Calibration:
 def _from_tables(tables: Tables, window: Window, knobs: Knobs, run_id: str | None) -> Calibration:
     steps = tables.steps.filter(pl.col("start_ns").is_between(*window))
     table = step_table(tables.spans, steps, tables.samples)
-    training, training_error = fit_training(table, knobs) or (None, 0.0)
-    decode, decode_error = fit_decode(_training_requests(tables), knobs.max_num_seqs) or (None, 0.0)
+    trained = fit_training(table, knobs)
+    decoded = fit_decode(_training_requests(tables), knobs.max_num_seqs)
     samples = _steady(tables.samples, window)
     lengths = fit_lengths(samples, knobs.max_response_length)
-    if training is None or decode is None or lengths is None:
+    if trained is None or decoded is None or lengths is None:
         raise TraceError(
             "expected training steps with known tokens, and requests with first token and length, "
             "to calibrate a simulation; the steady part of this trace has none"
         )
+    training, training_error, training_fits = trained
+    decode, decode_error, decode_fits = decoded
+    costs, cost_fits = fit_costs(tables, table, window, knobs)
+    found = (*decode_fits, *training_fits, *cost_fits)
     prompts = samples["prompt_tokens"].mean()
     calibration = Calibration(
         knobs=knobs,
@@ -63,13 +67,14 @@ def _from_tables(tables: Tables, window: Window, knobs: Knobs, run_id: str | Non
         prompt_tokens=float(prompts) if isinstance(prompts, float) else 0.0,
         decode=decode,
         training=training,
-        costs=fit_costs(tables, table, window, knobs),
-        uncertainty=Uncertainty(decode_error, training_error, _sync_error(tables, window)),
+        costs=costs,
+        uncertainty=Uncertainty(decode_error, training_error),
+        fits=tuple(fit for fit in found if fit.observations),
         run_id=run_id,
         versions=len(tables.versions),
         notes=_notes(decode, training.r2, lengths),
     )
-    return with_validations(calibration, validation_seconds(tables))
+    return with_validations(calibration, validation_seconds(driver_spans(tables)))
 
 
 def _steady(samples: pl.DataFrame, window: Window) -> pl.DataFrame:
@@ -107,18 +112,6 @@ def _validation_lengths(tables: Tables, lengths: LengthModel) -> LengthModel:
         & pl.col("finish").cast(pl.String).is_in(["stop", "length"])
     )["response_tokens"].to_list()
     return LengthModel(tuple((tokens,) for tokens in ended), lengths.cap) if ended else lengths
-
-
-def _sync_error(tables: Tables, window: Window) -> float:
-    drivers = [lane.id for lane in tables.topology.lanes if lane.role == "trainer"]
-    syncs = tables.spans.filter(
-        (pl.col("activity") == "weight_sync")
-        & pl.col("lane").cast(pl.String).is_in(drivers)
-        & pl.col("end_ns").is_not_null()
-        & pl.col("start_ns").is_between(*window)
-    )
-    seconds = (syncs["end_ns"] - syncs["start_ns"]).to_numpy() / 1e9
-    return standard_error(seconds / seconds.mean()) if len(seconds) else 0.0
 
 
 def _notes(decode: Decode, training_r2: float | None, lengths: LengthModel) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from rlinsight.analyzers.simulate.fits import Fit
 from rlinsight.analyzers.simulate.knobs import Knobs
 from rlinsight.analyzers.simulate.lengths import LengthModel
 from rlinsight.errors import TraceError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rlinsight.analyzers.result import Report
     from rlinsight.trace.reader import Trace
 
-CALIBRATION_SCHEMA_VERSION: Final = 1
+CALIBRATION_SCHEMA_VERSION: Final = 2
 
 #: Constants of verl 0.9.1, in seconds: the poll of the replay buffer, the wait of a client
 #: after an aborted attempt, and the poll of the rollouter's monitor.
@@ -35,7 +36,8 @@ class Decode:
 
     `start_s` is how long a start (prefill) holds a slot before the first token; `arrival_s` is
     the transport before, and `end_s` from the last token to the response, which hold none.
-    `max_running` is the highest concurrency seen on one replica. `r2` is the share of the
+    `max_running` is the highest concurrency seen on one replica, `mean_running` the mean over
+    responses. `r2` is the share of the
     variance of request durations that the fit explains, None where it cannot be told.
     """
 
@@ -45,6 +47,7 @@ class Decode:
     max_running: float
     arrival_s: float = 0.0
     end_s: float = 0.0
+    mean_running: float = 0.0
     r2: float | None = None
     requests: int = 0
 
@@ -104,11 +107,10 @@ class Costs:
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """Relative standard errors of what was fitted; every seed draws its own values."""
+    """Relative standard errors of the two speeds; every seed draws its own values."""
 
     decode: float = 0.0
     training: float = 0.0
-    sync_s: float = 0.0
 
     def draw(self, rng: np.random.Generator) -> dict[str, float]:
         """Return a factor for each, about 1."""
@@ -121,7 +123,8 @@ class Calibration:
     """Everything that a simulation needs of one run; `knobs` are the run's own settings.
 
     `source` is `trace` where intervals were recorded and `metrics` where only the framework's
-    figures were, which makes all of it coarser; `notes` say what was assumed.
+    figures were, which makes all of it coarser; `fits` say how well each number is known, `notes`
+    what was assumed.
     """
 
     knobs: Knobs
@@ -132,6 +135,7 @@ class Calibration:
     training: Training
     costs: Costs
     uncertainty: Uncertainty = Uncertainty()
+    fits: tuple[Fit, ...] = ()
     source: Literal["trace", "metrics"] = "trace"
     run_id: str | None = None
     versions: int = 0
@@ -181,6 +185,7 @@ class Calibration:
             "training": Training(**_tuples(data["training"])),
             "costs": Costs(**data["costs"]),
             "uncertainty": Uncertainty(**data["uncertainty"]),
+            "fits": tuple(Fit(**fit) for fit in data["fits"]),
             "notes": tuple(data["notes"]),
         }
         return cls(**{**data, **parts})

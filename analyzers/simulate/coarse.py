@@ -21,6 +21,7 @@ from rlinsight.analyzers.simulate.calibration import (
     Training,
     Uncertainty,
 )
+from rlinsight.analyzers.simulate.fits import Fit
 from rlinsight.analyzers.simulate.knobs import Knobs
 from rlinsight.analyzers.simulate.lengths import LengthModel
 from rlinsight.errors import TraceError
@@ -44,11 +45,17 @@ def calibrate_metrics(metrics: pl.DataFrame, knobs: Knobs, run_id: str | None) -
             f"`{missing[0]}`"
         )
     mean, longest = means["response_length/mean"], means.get("response_length/max")
-    lengths = _log_normal(mean, longest, knobs)
+    count = knobs.update_prompts * knobs.group_size
+    sigma, short = _spread(mean, longest, count)
+    lengths = _log_normal(mean, sigma, knobs)
     prompt = means.get("prompt_length/mean", 0.0)
     updates = knobs.sync_step  # verl sums timing_s over the updates of a step
     train_s = sum(means.get(f"timing_s/{name}", 0.0) for name in _TRAINING) / updates
-    tokens = knobs.update_prompts * knobs.group_size * (mean + prompt)
+    tokens = count * (mean + prompt)
+    costs = Costs(
+        sync_s=means.get("timing_s/param_sync", means.get("timing_s/update_weights", 0.0)),
+        checkpoint_s=means.get("timing_s/save_checkpoint", 0.0),
+    )
     return Calibration(
         knobs=knobs,
         lengths=lengths,
@@ -56,18 +63,30 @@ def calibrate_metrics(metrics: pl.DataFrame, knobs: Knobs, run_id: str | None) -
         prompt_tokens=prompt,
         decode=_decode(means, knobs, lengths, train_s),
         training=Training(0.0, train_s / tokens, tokens=(tokens, tokens), updates=1),
-        costs=Costs(
-            sync_s=means.get("timing_s/param_sync", means.get("timing_s/update_weights", 0.0)),
-            checkpoint_s=means.get("timing_s/save_checkpoint", 0.0),
-        ),
-        uncertainty=Uncertainty(ROUGH, ROUGH, ROUGH),
+        costs=costs,
+        uncertainty=Uncertainty(ROUGH, ROUGH),
+        fits=tuple(_rough(name, getattr(costs, name)) for name in ("sync_s", "checkpoint_s")),
         source="metrics",
         run_id=run_id,
         notes=(
             "calibrated from the framework's metrics only: one decoding speed for every "
             "concurrency, log-normal lengths without correlation within a group, training time "
             "proportional to tokens",
+            *_unreached(short),
         ),
+    )
+
+
+def _rough(name: str, seconds: float) -> Fit:
+    return Fit(f"costs.{name}", seconds, seconds, ROUGH * seconds, 1)
+
+
+def _unreached(short: float) -> tuple[str, ...]:
+    if not short:
+        return ()
+    return (
+        f"the longest response is {math.exp(short):.2f} times as long as that of any log-normal "
+        "with the logged mean: the spread that comes closest is used",
     )
 
 
@@ -77,13 +96,22 @@ def _means(metrics: pl.DataFrame) -> dict[str, float]:
     return dict(table.iter_rows())
 
 
-def _log_normal(mean: float, longest: float | None, knobs: Knobs) -> LengthModel:
-    """Return lengths with this mean, whose maximum over a batch is about `longest`."""
-    count = knobs.update_prompts * knobs.group_size
+def _spread(mean: float, longest: float | None, count: int) -> tuple[float, float]:
+    """Return the spread of logarithms for which the longest of `count` is about `longest`.
+
+    log(longest / mean) = reach x sigma - sigma^2 / 2, the smaller root. That is at most
+    reach^2 / 2, at sigma = reach; what the logged maximum has beyond it is the residual returned.
+    """
     reach = NormalDist().inv_cdf(1 - 1 / (count + 1))
     ratio = math.log(longest / mean) if longest and longest > mean else 0.0
-    # log(longest / mean) = reach x sigma - sigma^2 / 2, the smaller root.
-    sigma = reach - math.sqrt(max(0.0, reach**2 - 2 * ratio))
+    most = reach**2 / 2
+    if ratio > most:
+        return reach, ratio - most
+    return reach - math.sqrt(reach**2 - 2 * ratio), 0.0
+
+
+def _log_normal(mean: float, sigma: float, knobs: Knobs) -> LengthModel:
+    """Return log-normal lengths with this mean and spread, cut at the maximum."""
     rng = np.random.default_rng(0)
     drawn = rng.lognormal(math.log(mean) - sigma**2 / 2, sigma, (_GROUPS, knobs.group_size))
     cut = np.clip(drawn.round(), 1, knobs.max_response_length).astype(int)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -10,6 +11,7 @@ import polars as pl
 
 from rlinsight.analyzers.simulate.calibration import Decode
 from rlinsight.analyzers.simulate.fit import explained, standard_error
+from rlinsight.analyzers.simulate.fits import Fit, constrained, median_error, of_median, together
 from rlinsight.analyzers.simulate.lengths import LengthModel
 from rlinsight.analyzers.simulate.speed import fit_speed, fitted_seconds, times_beside
 
@@ -17,6 +19,8 @@ Array = npt.NDArray[np.float64]
 
 #: Fewer hand-overs of a slot than this say nothing about their typical time.
 _FEW: Final = 8
+_START: Final = "decode.start_s"
+_ARRIVAL: Final = "decode.arrival_s"
 
 
 def decoding(requests: pl.DataFrame) -> list[tuple[Array, Array, Array]]:
@@ -37,8 +41,10 @@ def decoding(requests: pl.DataFrame) -> list[tuple[Array, Array, Array]]:
     ]
 
 
-def fit_decode(requests: pl.DataFrame, capacity: int) -> tuple[Decode, float] | None:
-    """Return the speed that fits all responses best, and its relative standard error.
+def fit_decode(
+    requests: pl.DataFrame, capacity: int
+) -> tuple[Decode, float, tuple[Fit, ...]] | None:
+    """Return the speed that fits all responses best, its relative standard error, and its fits.
 
     `capacity` is how many responses a replica can run; see `speed` for the fit. None where no
     request tells.
@@ -49,24 +55,29 @@ def fit_decode(requests: pl.DataFrame, capacity: int) -> tuple[Decode, float] | 
     if not lanes:
         return None
     times = times_beside(lanes)
-    base, slope, stall = fit_speed(times)
+    speed: tuple[Fit, ...] = fit_speed(times)
+    base, slope, stall = (fit.value for fit in speed)
     fitted = fitted_seconds(times, base, slope, stall)
-    start, arrival = start_times(requests, capacity)
+    starts = start_times(requests, capacity)
     if not timed:  # what is no decoding is the start then
-        start, stall = stall, 0.0
+        starts = replace(speed[2], name="decode.start_s"), starts[1]
+        speed = speed[:2]
+        stall = 0.0
+    running = times.mean_running
     decode = Decode(
         base_s=base,
         per_running_s=slope,
-        start_s=start,
-        arrival_s=arrival,
+        start_s=starts[0].value,
+        arrival_s=starts[1].value,
         end_s=stall,
-        max_running=float(np.quantile(times.mean_running, 0.99)),
+        max_running=float(np.quantile(running, 0.99)),
+        mean_running=float(running @ times.seconds / times.seconds.sum()),
         r2=explained(times.seconds, fitted),
         requests=len(times.tokens),
     )
     # Long requests decide how sure the speed is, not how late short ones are noticed.
     long = times.tokens >= np.median(times.tokens)
-    return decode, standard_error(times.seconds[long] / fitted[long])
+    return decode, standard_error(times.seconds[long] / fitted[long]), (*speed, *starts)
 
 
 def _from_submission(requests: pl.DataFrame, capacity: int) -> pl.DataFrame:
@@ -77,13 +88,11 @@ def _from_submission(requests: pl.DataFrame, capacity: int) -> pl.DataFrame:
     ended = requests.filter(pl.col("end_ns").is_not_null()).with_columns(
         first_token_ns=pl.col("submit_ns")
     )
-    parts = [_with_slots(lane, capacity) for lane in ended.partition_by("lane")]
-    if not parts:
-        return ended
-    return pl.concat(parts).filter(pl.col("freed_ns") <= pl.col("submit_ns"))
+    slots = _with_slots_everywhere(ended, capacity)
+    return slots.filter(pl.col("freed_ns") <= pl.col("submit_ns"))
 
 
-def start_times(requests: pl.DataFrame, capacity: int) -> tuple[float, float]:
+def start_times(requests: pl.DataFrame, capacity: int) -> tuple[Fit, Fit]:
     """Return how long a start holds a slot, and how much longer a request takes to get there.
 
     Where requests queue, the j-th to start on a replica with c slots starts at the (j-c)-th end:
@@ -95,24 +104,25 @@ def start_times(requests: pl.DataFrame, capacity: int) -> tuple[float, float]:
     0.2 s hold the slot.
     """
     known = requests.filter(pl.col("first_token_ns").is_not_null() & pl.col("end_ns").is_not_null())
-    parts = [
-        _with_slots(lane, capacity) for lane in known.partition_by("lane", maintain_order=True)
-    ]
-    if not parts:
-        return 0.0, 0.0
-    starts = pl.concat(parts)
+    starts = _with_slots_everywhere(known, capacity)
     queued = starts.filter(pl.col("freed_ns") > pl.col("submit_ns"))
     free = starts.filter(pl.col("freed_ns") <= pl.col("submit_ns"))
-    held = _seconds(queued["first_token_ns"] - queued["freed_ns"])
-    whole = _seconds(free["first_token_ns"] - free["submit_ns"])
-    if len(queued) < _FEW or held is None:
-        return max(0.0, whole or 0.0), 0.0
-    return max(0.0, held), max(0.0, (whole or 0.0) - max(0.0, held))
+    whole = ((free["first_token_ns"] - free["submit_ns"]) / 1e9).to_numpy()
+    if len(queued) < _FEW:
+        return of_median(_START, whole), Fit(_ARRIVAL, 0.0, 0.0, None, 0)
+    held = of_median(_START, ((queued["first_token_ns"] - queued["freed_ns"]) / 1e9).to_numpy())
+    if not len(whole):
+        return held, Fit(_ARRIVAL, 0.0, 0.0, None, 0)
+    error = together(held.error, median_error(whole))
+    transport = float(np.median(whole)) - held.value
+    return held, constrained(_ARRIVAL, transport, error, len(whole))
 
 
-def _seconds(durations_ns: pl.Series) -> float | None:
-    found = durations_ns.median()
-    return found / 1e9 if isinstance(found, (int, float)) else None
+def _with_slots_everywhere(requests: pl.DataFrame, capacity: int) -> pl.DataFrame:
+    lanes = requests.partition_by("lane", maintain_order=True)
+    if not lanes:
+        return requests.with_columns(freed_ns=pl.lit(0, pl.Int64))
+    return pl.concat([_with_slots(lane, capacity) for lane in lanes])
 
 
 def _with_slots(lane: pl.DataFrame, capacity: int) -> pl.DataFrame:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import polars as pl
 
+from rlinsight.analyzers.simulate.fits import Array, Fit, of_median
 from rlinsight.analyzers.simulate.knobs import Knobs
 from rlinsight.analyzers.tables import Tables
 
 Window = tuple[int, int]
 
 
-def submit_lag(tables: Tables, window: Window, knobs: Knobs) -> float:
+def submit_lag(tables: Tables, window: Window, knobs: Knobs) -> Fit:
     """Return the median seconds from handing out a prompt to its first request at a replica.
 
     In fully_async a prompt is handed out when the rollouter's active tasks go up, elsewhere when
@@ -25,10 +26,10 @@ def submit_lag(tables: Tables, window: Window, knobs: Knobs) -> float:
         dispatches = tables.spans.filter(pl.col("activity") == "other:dispatch_prompts")
         pairs = _latest_before(first, dispatches.select(handed_ns="start_ns"))
     steady = pairs.filter(pl.col("submit_ns").is_between(*window))
-    return _seconds(steady["submit_ns"] - steady["handed_ns"])
+    return of_median("costs.submit_s", _seconds(steady["submit_ns"] - steady["handed_ns"]))
 
 
-def reward_lag(tables: Tables, window: Window) -> float:
+def reward_lag(tables: Tables, window: Window) -> Fit:
     """Return the median seconds from a response to its sample."""
     ends = (
         tables.requests.filter(pl.col("end_ns").is_between(*window))
@@ -36,7 +37,7 @@ def reward_lag(tables: Tables, window: Window) -> float:
         .agg(pl.col("end_ns").max())
     )
     made = tables.samples.filter(pl.col("produced_ns").is_not_null()).join(ends, on="sample_uid")
-    return _seconds(made["produced_ns"] - made["end_ns"])
+    return of_median("costs.reward_s", _seconds(made["produced_ns"] - made["end_ns"]))
 
 
 def _by_task(requests: pl.DataFrame, counters: pl.DataFrame) -> pl.DataFrame:
@@ -62,6 +63,6 @@ def _latest_before(requests: pl.DataFrame, handed: pl.DataFrame) -> pl.DataFrame
     )
 
 
-def _seconds(lags_ns: pl.Series) -> float:
-    found = lags_ns.median()
-    return max(0.0, found / 1e9) if isinstance(found, (int, float)) else 0.0
+def _seconds(lags_ns: pl.Series) -> Array:
+    seconds: Array = lags_ns.drop_nulls().to_numpy() / 1e9
+    return seconds

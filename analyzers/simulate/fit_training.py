@@ -10,6 +10,14 @@ import polars as pl
 
 from rlinsight.analyzers.simulate.calibration import Training
 from rlinsight.analyzers.simulate.fit import explained, non_negative, standard_error
+from rlinsight.analyzers.simulate.fits import (
+    Fit,
+    constrained,
+    finite,
+    linear_errors,
+    mean_error,
+    of_median,
+)
 from rlinsight.analyzers.simulate.knobs import Knobs
 from rlinsight.analyzers.simulate.pace import micro_batches
 
@@ -109,8 +117,12 @@ def seconds_of(table: pl.DataFrame, activities: tuple[str, ...]) -> Array:
     return total
 
 
-def fit_training(table: pl.DataFrame, knobs: Knobs) -> tuple[Training, float] | None:
-    """Return training time per update, and its relative standard error. None without steps.
+def fit_training(
+    table: pl.DataFrame, knobs: Knobs
+) -> tuple[Training, float, tuple[Fit, ...]] | None:
+    """Return training time per update, its relative standard error, and how well it fits.
+
+    None without steps.
 
     seconds of a step = optimizer steps x fixed_s + micro-batches x per_micro_batch_s + tokens x
     per_token_s, non-negative least squares. Where all steps made the same number of
@@ -127,7 +139,8 @@ def fit_training(table: pl.DataFrame, knobs: Knobs) -> tuple[Training, float] | 
     apart = len(set((micro / updates).tolist())) > 1
     optimizer = updates * knobs.optimizer_steps
     columns = [optimizer, tokens, micro] if apart else [optimizer, tokens]
-    fixed, per_token, *rest = non_negative(columns, seconds)
+    found = non_negative(columns, seconds)
+    fixed, per_token, *rest = found
     per_micro = float(rest[0]) if rest else 0.0
     if not apart and micro.any():
         fixed, per_micro = fixed / 2, float(fixed / 2 * optimizer[0] / micro[0])
@@ -142,13 +155,29 @@ def fit_training(table: pl.DataFrame, knobs: Knobs) -> tuple[Training, float] | 
         r2=explained(seconds, fitted),
         updates=int(updates.sum()),
     )
-    return training, standard_error(ratios)
+    return training, standard_error(ratios), _fits(columns, seconds, found)
 
 
-def driver_times(table: pl.DataFrame) -> tuple[float, float]:
+def _fits(columns: list[Array], seconds: Array, found: Array) -> tuple[Fit, ...]:
+    """Return the coefficients beside those of a fit that is free to be negative."""
+    matrix = np.column_stack(columns)
+    free, *_ = np.linalg.lstsq(matrix, seconds, rcond=None)
+    errors = linear_errors(matrix, seconds - matrix @ free)
+    known = np.where(np.isfinite(errors), free, found)
+    names = ("fixed_s", "per_token_s", "per_micro_batch_s")
+    return tuple(
+        Fit(f"training.{name}", float(value), float(estimate), finite(float(error)), len(seconds))
+        for name, value, estimate, error in zip(names, found, known, errors, strict=False)
+    )
+
+
+def driver_times(table: pl.DataFrame) -> tuple[Fit, Fit]:
     """Return the driver's own seconds per update inside a step, and between two steps."""
-    own = table["duration_s"].to_numpy() - seconds_of(table, ACCOUNTED)
-    updates = max(1.0, float(table["updates"].fill_null(0).to_numpy().sum()))
-    gaps = table["gap_s"].drop_nulls().to_numpy()
-    between = float(np.median(gaps)) if len(gaps) else 0.0
-    return max(0.0, float(own.sum()) / updates), max(0.0, between)
+    known = table.filter(pl.col("updates").is_not_null())
+    updates = known["updates"].to_numpy().astype(np.float64)
+    own = known["duration_s"].to_numpy() - seconds_of(known, ACCOUNTED)
+    inside = constrained(
+        "costs.driver_update_s", float(own.sum() / updates.sum()), mean_error(own / updates),
+        len(own),
+    )  # fmt: skip
+    return inside, of_median("costs.driver_step_s", table["gap_s"].drop_nulls().to_numpy())

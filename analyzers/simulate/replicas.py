@@ -128,7 +128,7 @@ class Replicas:
         for replica in replicas:
             at = self._read(now, replica)
             stopped += [
-                (replica, max(0.0, end - at), group)
+                (replica, end - at if end > at else 0.0, group)  # equal, but for rounding
                 for end, group in zip(self._ends[replica], self._groups[replica], strict=True)
             ]
             stopped += [(replica, work, group) for work, group in self._waiting[replica]]
@@ -156,8 +156,10 @@ class Replicas:
 
     def busy(self, now: float, replicas: Sequence[int]) -> float:
         """Return the seconds that these replicas have generated so far, summed over them."""
+        since = self._busy_since
         return sum(
-            self.busy_s[replica] + max(0.0, now - self._busy_since[replica]) for replica in replicas
+            self.busy_s[replica] + (now - since[replica] if since[replica] < now else 0.0)
+            for replica in replicas
         )
 
     def running(self) -> int:

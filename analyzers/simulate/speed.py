@@ -16,15 +16,17 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
+from rlinsight.analyzers.simulate.fits import Array, Fit, finite, linear_errors
 
 #: Concurrencies up to this are told apart one by one, higher ones in steps of a tenth.
 _EXACT: Final = 64
 _STEP: Final = 1.1
 #: More responses than this say nothing new.
 _ENOUGH: Final = 20_000
+_NAMES: Final = ("base_s", "per_running_s", "end_s")
+#: The solver stays this close to a bound at most.
+_AT_ZERO: Final = 1e-6
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,11 @@ def times_beside(lanes: list[tuple[Array, Array, Array]]) -> Times:
     return Times(running[seen] / weights[seen], beside, tokens)
 
 
-def fit_speed(times: Times) -> tuple[float, float, float]:
-    """Return (base, slope, stall) that fit the seconds of all responses best, none negative."""
+def fit_speed(times: Times) -> tuple[Fit, Fit, Fit]:
+    """Return (base, slope, stall) that fit the seconds of all responses best, none negative.
+
+    What each would be without that constraint is one Gauss-Newton step further.
+    """
     from scipy.optimize import least_squares
 
     rng = np.random.default_rng(0)
@@ -83,8 +88,17 @@ def fit_speed(times: Times) -> tuple[float, float, float]:
         return apart
 
     found = least_squares(residuals, (0.5, 0.5, 0.1), bounds=((1e-3, 0.0, 0.0), (10.0, 100.0, 1e4)))
-    base, slope, stall = found.x * scale
-    return float(base), float(slope), float(stall)
+    at_bound = found.active_mask != 0
+    errors = linear_errors(found.jac, found.fun)
+    step, *_ = np.linalg.lstsq(found.jac, -found.fun, rcond=None)
+    value = np.where(at_bound & (found.x < _AT_ZERO), 0.0, found.x)
+    value[0] = found.x[0]  # some speed there is
+    free = np.where(at_bound & np.isfinite(errors), found.x + step, value)
+    base, slope, stall = (
+        Fit(f"decode.{name}", float(v), float(f), finite(float(e)), len(some.tokens))
+        for name, v, f, e in zip(_NAMES, value * scale, free * scale, errors * scale, strict=True)
+    )
+    return base, slope, stall
 
 
 def fitted_seconds(times: Times, base: float, slope: float, stall: float) -> Array:

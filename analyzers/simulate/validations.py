@@ -4,36 +4,42 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from rlinsight.analyzers.simulate.calibration import Calibration
+from rlinsight.analyzers.simulate.fits import Array, constrained, mean_error, together
 
 _SEEDS = 3
 _VALIDATIONS = 2
 _LARGE = 50_000
 
 
-def with_validations(calibration: Calibration, recorded_s: float | None) -> Calibration:
+def with_validations(calibration: Calibration, recorded: Array) -> Calibration:
     """Return the calibration whose simulated validations take the recorded time on average.
 
     More replicas generate in a validation than elsewhere, which makes them slower where they
-    share a host: what the simulation of the run itself is short of is added to each.
+    share a host: what the simulation of the run itself is short of is added to each. Where it is
+    not short but too long, nothing is added, and the residual of the fit says by how much.
     """
     every = calibration.knobs.validation_interval
-    if not recorded_s or not every or not calibration.costs.validation_requests:
+    if not len(recorded) or not every or not calibration.costs.validation_requests:
         return calibration
-    simulated_s = _simulated(calibration, every * _VALIDATIONS)
-    costs = replace(calibration.costs, validation_rest_s=max(0.0, recorded_s - simulated_s))
-    return replace(calibration, costs=costs)
+    simulated = _simulated(calibration, every * _VALIDATIONS)
+    fit = constrained(
+        "costs.validation_rest_s", float(recorded.mean() - simulated.mean()),
+        together(mean_error(recorded), mean_error(simulated)), len(recorded),
+    )  # fmt: skip
+    costs = replace(calibration.costs, validation_rest_s=fit.value)
+    return replace(calibration, costs=costs, fits=(*calibration.fits, fit))
 
 
-def _simulated(calibration: Calibration, versions: int) -> float:
+def _simulated(calibration: Calibration, versions: int) -> Array:
+    """Return the mean duration of a validation in each simulated run."""
     from rlinsight.analyzers.simulate.predict import simulate_run
 
     knobs = calibration.knobs
     responses = versions * knobs.sync_step * knobs.update_prompts * knobs.group_size
     seeds = _SEEDS if responses < _LARGE else 1  # a large run averages by itself
-    spent, count = 0.0, 0
-    for seed in range(seeds):
-        account = simulate_run(calibration, calibration.knobs, seed, versions)
-        spent += account.validation_s
-        count += account.validations
-    return spent / count
+    certain = replace(calibration, fits=())
+    runs = [simulate_run(certain, knobs, seed, versions) for seed in range(seeds)]
+    return np.array([one.validation_s / one.validations for one in runs])

@@ -11,6 +11,7 @@ from math import inf
 import numpy as np
 
 from rlinsight.analyzers.simulate.calibration import Calibration
+from rlinsight.analyzers.simulate.draw import drawn
 from rlinsight.analyzers.simulate.knobs import Knobs
 from rlinsight.analyzers.simulate.pace import token_times, update_seconds
 from rlinsight.analyzers.simulate.replicas import DRAINED, Replicas
@@ -35,7 +36,7 @@ class World:
     """
 
     def __init__(self, calibration: Calibration, knobs: Knobs, seed: int) -> None:
-        self.calibration, self.knobs = calibration, knobs
+        self.knobs = knobs
         self.now = 0.0
         self.version = 0  # live on the replicas
         # Streams of their own, so that a knob that changes one kind of draw leaves the others.
@@ -43,6 +44,7 @@ class World:
             np.random.default_rng([seed, stream]) for stream in range(5)
         )
         self._uncertain = calibration.uncertainty.draw(costs)
+        self.calibration = calibration = drawn(calibration, costs)
         replicas = knobs.hybrid_replicas + knobs.standalone_replicas
         token_s = token_times(calibration, knobs, self._uncertain["decode"])
         decode = calibration.decode
@@ -111,7 +113,7 @@ class World:
     def cost(self, name: str) -> float:
         """Return a recorded cost in seconds, 0 where the run had none."""
         value: float = getattr(self.calibration.costs, name)
-        return value * self._uncertain.get(name, 1.0)
+        return value
 
     def abort(self, replicas: list[int], *, anywhere: bool = False) -> None:
         """Stop these replicas; what ran is asked for again a second later, where it was.
