@@ -40,7 +40,7 @@ def test_half_a_batch_of_staleness_is_half_a_version_of_lag():
     calibration = job(staleness_threshold=0.5)
     found = simulate(calibration, seeds=(0,), versions=4)
     assert found.lag_shares == {0: 0.5, 1: 0.5}
-    assert found.closed_form_lag == 0.5
+    assert found.lag_check.expected == 0.5
 
 
 def test_a_batch_of_staleness_lets_the_trainer_run_without_waiting():

@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from simulated import job
 
 from rlinsight.analyzers.simulate import simulate
-from rlinsight.analyzers.simulate.closed_form import groups_in_flight, mean_lag
 from rlinsight.analyzers.simulate.fully_async import FullyAsync
-from rlinsight.analyzers.simulate.lengths import LengthModel
 from rlinsight.analyzers.simulate.predict import _RUNS
 from rlinsight.analyzers.simulate.world import World
 
@@ -124,37 +122,3 @@ def test_more_replicas_never_slow_sync():
     ]  # fmt: skip
     steps = [one.step_s.value for one in found]
     assert steps == sorted(steps, reverse=True)
-
-
-# ---- the closed form for the mean lag ------------------------------------------------------
-
-#: (updates per version, samples in flight per replica, staleness, seconds per update)
-REGIMES = [
-    (1, 4, 3.0, 1.0), (1, 4, 3.0, 10.0), (4, 4, 1.0, 1.0), (4, 4, 1.0, 10.0),  # no quota binds
-    (4, 16, 3.0, 1.0),
-    (1, 16, 0.5, 10.0), (4, 32, 1.0, 1.0), (1, 32, 1.0, 60.0),  # the quota is used up
-    (1, 4, 1.0, 60.0), (4, 4, 0.5, 60.0), (1, 16, 3.0, 60.0),  # the trainer never waits
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("updates", "concurrent", "staleness", "train_s"), REGIMES)
-def test_the_simulated_lag_is_that_of_the_closed_form(updates, concurrent, staleness, train_s):
-    calibration = job(
-        rollout_devices=4, group_size=4, mini_batch=64 // updates, sync_step=updates,
-        concurrent_samples=concurrent, staleness_threshold=staleness, max_num_seqs=256,
-        train_s=train_s / updates, costs={"sync_s": 0.1},
-        lengths=(20, 60, 100, 140, 200, 300, 450), token_s=0.01,
-    )  # fmt: skip
-    found = simulate(calibration, seeds=(0, 1), versions=24, warm_up=10)
-    # The form takes arrivals to be even over a version; each sync bunches them.
-    assert found.mean_lag_versions.value == pytest.approx(found.closed_form_lag, abs=0.15)
-
-
-def test_the_closed_form_by_hand():
-    assert mean_lag(64, 0, 64, utilization=0.5) == 1.5
-    assert mean_lag(32, 16, 64, utilization=1.0, updates=4) == 1.0
-
-
-def test_prompts_in_flight_follow_the_longest_of_a_group():
-    assert groups_in_flight(64, LengthModel(((5, 5, 5, 5),), 10), 4) == 16
-    assert groups_in_flight(64, LengthModel(((2, 2, 2, 6),), 10), 4) == 32

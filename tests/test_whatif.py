@@ -78,6 +78,8 @@ def test_json_holds_what_the_documentation_lists():
         {"sync_step": 1}, {"sync_step": 2},
     ]  # fmt: skip
     assert "groups" in found["calibration"]["lengths"]
+    check = found["prediction"]["lag_check"]
+    assert check["difference"] == pytest.approx(check["simulated"] - check["expected"])
 
 
 def test_a_saved_calibration_answers_without_its_trace(tmp_path):

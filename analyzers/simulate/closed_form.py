@@ -1,32 +1,37 @@
 """Mean staleness of fully asynchronous training in closed form, to check the simulation against.
 
-After the published analysis of staleness in fully asynchronous RL (Applied Compute, "Predicting
-and controlling staleness in fully asynchronous RL training", 2026), which finds that it depends
-on utilization, batch size, queue capacity, rollout concurrency and the tail of the lengths. The
-form below is derived here, from Little's law with the same quantities:
+**The published form**: C. Dong, A. Goel, D. Yu, "Predicting and Controlling Staleness in Fully
+Asynchronous RL Training", Applied Compute, 3 July 2026
+(https://www.appliedcompute.com/research/staleness-in-fully-async-rl). With the utilization rho =
+rollout throughput / training throughput, each unhindered, C responses in flight, B responses per
+batch, M_tail = E[longest of a group] / E[length], and a queue that holds q batches:
 
-    lag = (G + Q) / B + u / k, and at most the staleness threshold
+    rho < 1 (rollout-bound):  C M_tail / B       + rho
+    rho > 1 (train-bound):    C M_tail / (rho B) + (2 q + rho - 1) / (2 rho)
 
-* B: prompts trained per version, in k updates. Versions go live at a rate throughput / B.
-* G: prompts in flight. Little: a prompt generates for G / throughput seconds, in which G / B
-  versions go live. With C responses in flight, n to a prompt, G = C / n x tail, where
-  tail = E[longest of n] / E[length]: a prompt is in flight until its longest response ends. verl
-  limits prompts, not responses, so there G is the limit itself.
-* Q: prompts that wait in the queue beyond the batch that is being gathered add Q / B.
-* u: utilization, the share of time in which the trainer trains. A prompt waits half an
-  update to be gathered, and its update ends a share u of an update before the next begins;
-  averaged over the k updates of a version, what these add is u / k.
-* The quota: verl lets (1 + s) x B prompts into the system per version. A rollouter that uses it
-  up submits each version's prompts at places s x B to (1 + s) x B of the queue, which are B long:
-  the mean lag is then s, whatever the speeds.
+The first term is the versions that go live while a group generates (Little's law: C M_tail / B
+groups are in flight for each group of a batch), the second those while it waits. It assumes that
+an update trains one batch and makes one version, that weights take no time and reach requests in
+flight, that rollouts never pause, and that a full queue drops its oldest group.
 
-Worked examples: B = 64 in one update, G = 64, nothing queued, a trainer that waits half of the
-time: 1 + 0.5 = 1.5 versions. With the threshold at 0.5 and the quota used up: 0.5.
+**What verl does otherwise.** It limits prompts in flight, G, not responses, so that C M_tail / B is
+G over the prompts of a batch. A version may have k updates: B is then the prompts of all of them,
+and a prompt waits for one of k, which makes the second term rho / k. And rollouts do pause: verl
+lets (1 + s) x B prompts into the system per version. A rollouter that uses this up submits each
+version's prompts at places s x B to (1 + s) x B of the queue, which are B long: the mean lag is
+then s, whatever the speeds. A train-bound run always gets there, so that the second branch never
+applies to verl's scheduling; tests hold the simulator's replicas and clock against it in the
+published setting itself.
+
+Worked examples (of the publication): C = 120, B = 240, rho = 0.63, M_tail = 1.42: 1.34 versions,
+measured 1.26. C = 128 = B, rho = 1.07, q = 2, M_tail = 1.44: 3.25, measured 3.09.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -34,20 +39,50 @@ from rlinsight.analyzers.simulate.account import Outcome
 from rlinsight.analyzers.simulate.knobs import Knobs
 from rlinsight.analyzers.simulate.lengths import LengthModel
 
+Regime = Literal["rollout-bound", "quota-bound", "train-bound"]
+
 _DRAWS = 2000
 #: A trainer that waits for less than this share of the time does not keep the queue short.
 _SATURATED = 0.05
 
 
-def mean_lag(
-    in_flight: float, queued: float, batch: float, utilization: float, updates: int = 1
+@dataclass(frozen=True)
+class LagCheck:
+    """The simulated mean lag beside the closed form, both in versions.
+
+    `published` is the published form where its assumptions hold, else None and `broken` says
+    which do not. `expected` is the form with verl's quota and updates per version, the same number
+    where both apply. `difference` is simulated - expected. `utilization` is the trainer's,
+    `in_flight` and `batch` count prompts, `queue_batches` is what the queue holds at most.
+    """
+
+    regime: Regime
+    expected: float
+    published: float | None
+    simulated: float | None
+    difference: float | None
+    utilization: float
+    in_flight: float
+    batch: float
+    queue_batches: float
+    broken: tuple[str, ...]
+
+
+def published_lag(
+    in_flight: float, batch: float, utilization: float, queue_batches: float
 ) -> float:
-    """Return the mean lag in versions where no quota binds; see the module's docstring."""
-    return (in_flight + queued) / batch + utilization / updates
+    """Return the mean lag in versions by the published form; see the module's docstring.
+
+    `in_flight` is C M_tail, in the unit of `batch`: responses, or prompts of a fixed size.
+    """
+    if utilization < 1:
+        return in_flight / batch + utilization
+    waiting = (2 * queue_batches + utilization - 1) / (2 * utilization)
+    return in_flight / (utilization * batch) + waiting
 
 
 def groups_in_flight(responses: float, lengths: LengthModel, size: int) -> float:
-    """Return the prompts in flight where `responses` responses are kept in flight.
+    """Return the prompts in flight, C M_tail / size, where `responses` responses are.
 
     Worked example: 64 responses, 4 to a prompt, all equally long: 16 prompts. Where the longest
     of 4 is twice the mean: 32.
@@ -56,19 +91,49 @@ def groups_in_flight(responses: float, lengths: LengthModel, size: int) -> float
     return float(responses / size * drawn.max(axis=1).mean() / drawn.mean())
 
 
-def closed_form(knobs: Knobs, runs: Sequence[Outcome]) -> float | None:
-    """Return the mean lag by the closed form, at the utilization of `runs`; None elsewhere.
-
-    Where the trainer hardly waits, the queue fills until the quota is used up.
-    """
+def check_lag(knobs: Knobs, runs: Sequence[Outcome]) -> LagCheck | None:
+    """Return the mean lag of `runs` beside the closed form at their utilization; None elsewhere."""
     if knobs.mode != "fully_async":
         return None
-    waits = float(np.mean([one.trainer_wait_share for one in runs]))
-    if waits < _SATURATED:
-        return knobs.staleness_threshold
     batch = knobs.update_prompts * knobs.sync_step
     limit = knobs.standalone_replicas * knobs.concurrent_samples
     in_flight = min(limit, knobs.max_required_samples)
     utilization = float(np.mean([one.train_share for one in runs]))
-    free = mean_lag(in_flight, 0.0, batch, utilization, knobs.sync_step)
-    return min(free, knobs.staleness_threshold)
+    queue = knobs.max_required_samples / batch
+    free = in_flight / batch + utilization / knobs.sync_step
+    regime = _regime(knobs, free, float(np.mean([one.trainer_wait_share for one in runs])))
+    expected = free if regime == "rollout-bound" else knobs.staleness_threshold
+    broken = _broken(knobs, regime)
+    lags = [one.mean_lag_versions for one in runs if one.mean_lag_versions is not None]
+    simulated = float(np.mean(lags)) if lags else None
+    return LagCheck(
+        regime=regime,
+        expected=expected,
+        published=None if broken else published_lag(in_flight, batch, utilization, queue),
+        simulated=simulated,
+        difference=None if simulated is None else simulated - expected,
+        utilization=utilization,
+        in_flight=float(in_flight),
+        batch=float(batch),
+        queue_batches=queue,
+        broken=broken,
+    )
+
+
+def _regime(knobs: Knobs, free: float, waits: float) -> Regime:
+    """Where the trainer hardly waits, the queue fills until the quota is used up."""
+    if waits < _SATURATED:
+        return "train-bound"
+    return "rollout-bound" if free <= knobs.staleness_threshold else "quota-bound"
+
+
+def _broken(knobs: Knobs, regime: Regime) -> tuple[str, ...]:
+    """Return which assumptions of the published form do not hold."""
+    found = []
+    if knobs.sync_step > 1:
+        found.append(f"a version has {knobs.sync_step} updates, not one")
+    if regime != "rollout-bound":
+        found.append("rollouts pause at the staleness quota, and nothing is dropped")
+    if not knobs.partial_rollout:
+        found.append("a sync ends the requests in flight")
+    return tuple(found)

@@ -14,7 +14,7 @@ from rlinsight.analyzers.result import Estimate
 from rlinsight.analyzers.significance import student_margin
 from rlinsight.analyzers.simulate.account import Account, Outcome, outcome
 from rlinsight.analyzers.simulate.calibration import Calibration
-from rlinsight.analyzers.simulate.closed_form import closed_form
+from rlinsight.analyzers.simulate.closed_form import LagCheck, check_lag
 from rlinsight.analyzers.simulate.fully_async import FullyAsync
 from rlinsight.analyzers.simulate.knobs import Knobs, Mode
 from rlinsight.analyzers.simulate.outside import Leap, leaps, widening
@@ -38,8 +38,8 @@ class Prediction:
 
     Intervals hold the run's own randomness, the uncertainty of the calibration, and `widened`
     (relative) for what lies beyond what was measured, which `outside` names.
-    `lag_shares` are the shares of trained prompts by lag in versions. `closed_form_lag` is the
-    mean lag by the closed form, for comparison; None outside fully_async.
+    `lag_shares` are the shares of trained prompts by lag in versions. `lag_check` holds
+    the mean lag against the closed form; None outside fully_async.
     """
 
     knobs: Knobs
@@ -54,7 +54,7 @@ class Prediction:
     wasted_tokens_share: Estimate
     aborted_per_sample: Estimate
     lag_shares: dict[int, float]
-    closed_form_lag: float | None
+    lag_check: LagCheck | None
     seeds: int
     versions: int
     outside: tuple[Leap, ...] = ()
@@ -200,7 +200,7 @@ def _prediction(
         lag_shares={
             lag: float(np.mean([one.lag_shares.get(lag, 0.0) for one in runs])) for lag in lags
         },
-        closed_form_lag=closed_form(knobs, runs),
+        lag_check=check_lag(knobs, runs),
         seeds=len(runs),
         versions=versions,
         outside=found,

@@ -161,8 +161,8 @@ def _prediction(prediction: Prediction) -> Section:
         for name, title, write in FIGURES
         if getattr(prediction, name).value is not None
     ]
-    if prediction.closed_form_lag is not None:
-        rows.append(("mean lag by the closed form", number(prediction.closed_form_lag)))
+    if (check := prediction.lag_check) is not None:
+        rows.append((f"mean lag by the closed form ({check.regime})", number(check.expected)))
     return Section("Simulated", ("figure", "value"), tuple(rows))
 
 
