@@ -73,11 +73,12 @@ def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Re
         trusted = trust(trace, tables.spans, pools)
         steps = tuple(step_rows(tables.spans, tables.samples))
         doubtful = doubts(trusted, info, len(rows))
+        even = balance(tables, merged, window)
         return Report(
             run=header(trace),
             window=info,
             liveness=alive.result(),
-            verdict=verdict(pools, found, both, alive.result(), doubtful),
+            verdict=verdict(pools, found, both, alive.result(), even.replicas, doubtful),
             throughput=throughput(tables.samples, window, len(trace.topology.devices), rows),
             pools=pools,
             bubbles=found,
@@ -90,7 +91,7 @@ def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Re
             tokens=tokens.result(),
             coverage=covered.result(),
             lengths=length.result(),
-            balance=balance(tables, merged, window),
+            balance=even,
             devices=device_report(tables, segments, window),
             sync=syncs(tables.spans, tables.markers, tables.topology, window, tables.counters),
             quality=learning.result(),

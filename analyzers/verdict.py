@@ -8,12 +8,15 @@ from typing import Literal
 
 from rlinsight.analyzers.device_time.bubbles import Bubbles, CauseTotal
 from rlinsight.analyzers.device_time.overlap import Overlap
+from rlinsight.analyzers.engines.replica_speed import ReplicaSpeed
 from rlinsight.analyzers.health.liveness import Liveness
 from rlinsight.analyzers.result import PoolReport
 
 Bound = Literal["trainer", "rollout", "pipeline", "balanced", "unknown"]
 Confidence = Literal["high", "medium", "low"]
 
+#: Causes of a trainer that waits for responses.
+_RESPONSES = ("wait_samples", "long_tail")
 #: Idle ratios closer than this are called equal.
 MARGIN = 0.05
 
@@ -25,6 +28,8 @@ class Verdict:
     For a bubble of the trainer it is 1 / (1 - share) - 1: steps come that much faster when
     it vanishes. For a bubble of the rollouter it is D / (D - B) - 1, with the job's device
     time D and the bubble's B: per-device throughput when those devices are not needed.
+    `slow_replica` is the slowest that is slow given its load, where the largest bubble is a
+    trainer's that waits for responses: what looks like a long tail may be that replica.
     """
 
     bound: Bound
@@ -32,6 +37,7 @@ class Verdict:
     cause: str | None
     share: float | None
     ceiling: float | None
+    slow_replica: ReplicaSpeed | None
     confidence: Confidence
     doubts: tuple[str, ...]
     alarm: str | None
@@ -42,6 +48,7 @@ def verdict(
     found: Bubbles,
     overlap: Overlap | None,
     alive: Liveness,
+    speeds: Sequence[ReplicaSpeed],
     doubts: Sequence[str],
 ) -> Verdict:
     """Return the verdict; `overlap` tells whether the two sides work at the same time.
@@ -51,7 +58,7 @@ def verdict(
     """
     if alive.forbids_tuning:
         alarm = alive.alarms[0].sentence
-        return Verdict("unknown", None, None, None, None, "low", tuple(doubts), alarm)
+        return Verdict("unknown", None, None, None, None, None, "low", tuple(doubts), alarm)
     largest = _largest(found.totals)
     grades: tuple[Confidence, ...] = ("high", "medium", "low")
     return Verdict(
@@ -60,6 +67,7 @@ def verdict(
         cause=largest.cause if largest else None,
         share=largest.share if largest else None,
         ceiling=ceiling(largest, pools) if largest else None,
+        slow_replica=_slow_replica(largest, speeds),
         confidence=grades[min(len(doubts), 2)],
         doubts=tuple(doubts),
         alarm=None,
@@ -90,6 +98,15 @@ def bound(pools: dict[str, PoolReport], *, alternating: bool) -> Bound:
 
 def _largest(totals: Sequence[CauseTotal]) -> CauseTotal | None:
     return max(totals, key=lambda total: total.share, default=None)
+
+
+def _slow_replica(
+    largest: CauseTotal | None, speeds: Sequence[ReplicaSpeed]
+) -> ReplicaSpeed | None:
+    if largest is None or largest.cause not in _RESPONSES:
+        return None
+    slow = [speed for speed in speeds if speed.slow]
+    return max(slow, key=lambda speed: speed.slowdown or 0.0, default=None)
 
 
 def ceiling(largest: CauseTotal, pools: dict[str, PoolReport]) -> float | None:

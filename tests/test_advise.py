@@ -357,7 +357,15 @@ def test_where_memory_and_the_longest_sequence_cross_no_budget_is_feasible():
     [("one_replica", "`replica1` carries 90%"), ("serialized", "1.2 requests are in flight")],
 )
 def test_requests_that_do_not_spread_are_told(verdict, text):
-    spread = RequestSpread(verdict, {"replica1": 0.9, "replica2": 0.1}, "replica1", 100, 1.2, None)
+    spread = RequestSpread(
+        verdict,
+        {"replica1": 0.9, "replica2": 0.1},
+        {"replica1": 0.9, "replica2": 0.1},
+        "replica1",
+        100,
+        1.2,
+        None,
+    )
     found = routing.request_routing(case(None, balance=balance(requests=spread)))
     assert text in found.says
     even = replace(spread, verdict="even")

@@ -144,6 +144,17 @@ def test_how_requests_are_spread_over_two_replicas(tmp_path, rows, verdict):
     assert sum(found.shares.values()) == pytest.approx(1)
 
 
+def test_a_slow_replica_has_more_of_the_time_and_is_no_matter_of_routing(tmp_path):
+    t = Timeline(tmp_path / "t", topology())
+    for i in range(4):
+        t.gen(i, i + 1, "replica0")
+        t.gen(i, i + 6, "replica1")
+    found = request_spread(t.open().requests.collect(), topology(), (0, 10 * S))
+    assert found.shares["replica1"] == pytest.approx(6 / 7)
+    assert found.routed["replica1"] == 0.5
+    assert found.verdict == "even"
+
+
 def test_routing_that_sticks_to_one_replica_shows_as_drift(tmp_path):
     t = Timeline(tmp_path / "t", topology())
     for i in range(30):

@@ -23,12 +23,15 @@ SERIAL = 1.5
 class RequestSpread:
     """How request time is spread over the replicas of one engine kind.
 
-    `shares` are of the request-seconds. `drift` is the busiest replica's share in the last
-    third of the window minus its share in the first (routing that sticks shows as growth).
+    `shares` are of the request-seconds, `routed` of the number of requests: a slow replica has
+    more of the one and not of the other, which is no matter of routing. `drift` is the busiest
+    replica's share of the time in the last third of the window minus its share in the first
+    (routing that sticks shows as growth).
     """
 
     verdict: Spread
     shares: dict[str, float]
+    routed: dict[str, float]
     busiest: str
     requests: int
     mean_in_flight: float
@@ -58,8 +61,10 @@ def request_spread(
 ) -> RequestSpread | None:
     """Return how the requests of `window` were spread over the replicas of one engine kind.
 
-    None with fewer than two such replicas, or without requests on them. `serialized`: about
-    one request in flight over all replicas, the client sends them one after the other.
+    None with fewer than two such replicas, or without requests on them. `one_replica` and
+    `skewed` ask that the busiest replica has so large a share of the time and of the requests.
+    `serialized`: about one request in flight over all replicas, the client sends them one after
+    the other.
 
     Worked example: two replicas over 0-10, one with requests throughout, 4 at a time, the
     other with none: shares 1 and 0, `one_replica`.
@@ -75,10 +80,12 @@ def request_spread(
         return None
     shares = {lane: areas[lane] / total for lane in lanes}
     busiest = max(shares, key=lambda lane: shares[lane])
+    routed = {lane: _count(mine, lane) / len(mine) for lane in lanes}
     in_flight = total / (window[1] - window[0])
     return RequestSpread(
-        verdict=_spread_verdict(shares[busiest], len(lanes), in_flight),
+        verdict=_spread_verdict(min(shares[busiest], routed[busiest]), len(lanes), in_flight),
         shares=shares,
+        routed=routed,
         busiest=busiest,
         requests=len(mine),
         mean_in_flight=in_flight,
@@ -92,6 +99,10 @@ def _spread_verdict(share: float, replicas: int, in_flight: float) -> Spread:
     if in_flight <= SERIAL:
         return "serialized"
     return "skewed" if share >= 1.5 / replicas else "even"
+
+
+def _count(requests: pl.DataFrame, lane: str) -> int:
+    return int((requests["lane"] == lane).sum())
 
 
 def _areas(levels: pl.DataFrame) -> dict[str, int]:

@@ -32,7 +32,10 @@ def _requests(report: Report) -> list[Row]:
     spread, batch = report.balance.requests, report.balance.batch
     rows = []
     if spread is not None:
-        shares = ", ".join(f"{lane} {percent(share)}" for lane, share in spread.shares.items())
+        shares = ", ".join(
+            f"{lane} {percent(spread.routed[lane])} of them and {percent(share)} of their time"
+            for lane, share in spread.shares.items()
+        )
         flight = number(spread.mean_in_flight)
         rows.append(("requests over replicas", f"{spread.verdict}: {shares}; {flight} in flight"))
     if batch is not None:

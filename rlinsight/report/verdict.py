@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlinsight.report.units import percent
+from rlinsight.report.units import number, percent
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.result import Report
@@ -56,6 +56,12 @@ def sentences(report: Report) -> list[str]:
             f"time, {CAUSES[verdict.cause]} ({verdict.cause})."
         )
         parts.append(_ceiling(verdict.owner, verdict.ceiling))
+    if verdict.slow_replica is not None:
+        slow = verdict.slow_replica
+        parts.append(
+            f"{slow.lane} needs {number(slow.slowdown)} times its peers' time per token at equal "
+            "load: mend that first, it may be all there is to it."
+        )
     parts.append(f"Confidence: {verdict.confidence}{_because(verdict.doubts)}.")
     return parts
 

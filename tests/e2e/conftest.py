@@ -19,14 +19,11 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 CLI = Path(sysconfig.get_path("scripts")) / "rlinsight"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Give real runs their time; tests that look at the same run stay in one process."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.e2e)
-            item.add_marker(pytest.mark.timeout(1500))
-            item.add_marker(pytest.mark.xdist_group(_run_of(item)))
+    item.add_marker(pytest.mark.e2e)
+    item.add_marker(pytest.mark.timeout(1500))
+    item.add_marker(pytest.mark.xdist_group(_run_of(item)))
 
 
 def _run_of(item: pytest.Item) -> str:

@@ -16,7 +16,7 @@ def request_routing(case: Case) -> Proposal | str:
     spread = case.report.balance.requests
     if spread is None or spread.verdict == "even":
         return "requests are spread evenly" if spread is not None else "one replica, or unknown"
-    share = spread.shares[spread.busiest]
+    share = spread.routed[spread.busiest]
     if spread.verdict == "serialized":
         says = (
             f"Only {spread.mean_in_flight:.1f} requests are in flight over all replicas: the "
@@ -28,7 +28,7 @@ def request_routing(case: Case) -> Proposal | str:
         f"`{spread.busiest}` carries {share:.0%} of the requests of {len(spread.shares)} replicas: "
         "look at the routing (sticky sessions, replicas missing from the balancer)."
     )
-    return Proposal(says, (case.shown("share of the busiest replica", share),))
+    return Proposal(says, (case.shown("share of the busiest replica in requests", share),))
 
 
 def divisibility(case: Case) -> Proposal | str:
