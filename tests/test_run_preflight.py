@@ -117,6 +117,28 @@ def test_a_mini_batch_divides_by_the_data_parallel_ranks(mini, responses, extra,
     assert (problem is None) is fits
 
 
+@pytest.mark.parametrize(
+    ("mini", "micro", "dynamic", "fits"),
+    [
+        (16, 4, False, True),  # 64 sequences on 8 ranks: 8 each
+        (16, 8, False, True),
+        (16, 16, False, False),  # a micro-batch is more than a rank has
+        (24, 8, False, False),  # 12 each
+        (24, 8, True, True),  # tokens decide, not their number
+    ],
+)
+def test_a_ranks_part_of_a_mini_batch_is_whole_micro_batches(mini, micro, dynamic, fits):
+    seen = {
+        f"{ACTOR}.ppo_mini_batch_size": mini,
+        f"{ROLLOUT}.n": 4,
+        f"{ACTOR}.ppo_micro_batch_size_per_gpu": micro,
+        f"{ACTOR}.use_dynamic_bsz": dynamic,
+    }
+    problem = batches.mini_batch_divides_by_micro_batches(facts(settings=seen))
+    assert (problem is None) is fits
+    assert fits or f"ppo_micro_batch_size_per_gpu={4 if mini == 24 else 8}" in problem.message
+
+
 def test_trainer_devices_form_whole_sequence_parallel_groups():
     seen = {f"{ACTOR}.ulysses_sequence_parallel_size": 3}
     assert batches.sequence_parallel_divides_devices(facts(settings=seen)) is not None

@@ -82,6 +82,27 @@ def mini_batch_divides_by_ranks(facts: Facts) -> Problem | None:
     )
 
 
+def mini_batch_divides_by_micro_batches(facts: Facts) -> Problem | None:
+    """A rank's part of a mini-batch is whole micro-batches, where their size is fixed."""
+    mini = facts.number(f"{_ACTOR}.ppo_mini_batch_size")
+    responses = facts.number(f"{_ROLLOUT}.n")
+    micro = facts.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu")
+    ranks = data_parallel_ranks(facts)
+    if facts.settings.get(f"{_ACTOR}.use_dynamic_bsz") or not (
+        mini and responses and micro and ranks
+    ):
+        return None
+    mine = mini * responses // ranks
+    if mini * responses % ranks or mine % micro == 0:
+        return None
+    return Problem(
+        f"a rank's part of a mini-batch, {mini} prompts x {responses} responses / {ranks} ranks = "
+        f"{mine} sequences, does not divide into micro-batches of {micro}; set "
+        f"{_ACTOR}.ppo_micro_batch_size_per_gpu={math.gcd(mine, micro)} or "
+        f"{_ACTOR}.use_dynamic_bsz=true"
+    )
+
+
 def data_parallel_ranks(facts: Facts) -> int | None:
     """Return the trainer's data-parallel size, or None where the settings do not say."""
     devices = facts.managed.resources.trainer.devices
@@ -168,6 +189,7 @@ CHECKS: Final = (
     Check("sync cycle", train_batch_is_whole_cycle),
     Check("train batch", train_batch_holds_mini_batch),
     Check("mini-batch by ranks", mini_batch_divides_by_ranks),
+    Check("mini-batch by micro-batches", mini_batch_divides_by_micro_batches),
     Check("sequence parallel groups", sequence_parallel_divides_devices),
     Check("replicas", replicas_fill_the_pool),
     Check("batch by replicas", batch_divides_by_replicas),
