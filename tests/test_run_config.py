@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from rlinsight.errors import ConfigError
 from rlinsight.runs import config as models
 from rlinsight.runs.config import RunConfig, json_schema
+from rlinsight.runs.emulated import cost
 from rlinsight.runs.profile import load, load_recording, parse, with_options
 
 SYNC = {"mode": "sync", "model": "example", "data": "example"}
@@ -154,6 +155,20 @@ def test_every_field_is_explained_in_the_docs():
     text = (Path(__file__).parent.parent / "docs" / "run.md").read_text()
     documented = set(re.findall(r"^\| `([a-z_.]+)` \|", text, re.MULTILINE))
     assert documented == set(field_paths(RunConfig))
+
+
+def test_the_cost_model_is_explained_in_the_docs():
+    text = (Path(__file__).parent.parent / "docs" / "emulated.md").read_text()
+    documented = set(re.findall(r"^\| `([a-z_.]+)` \|", text, re.MULTILINE))
+    assert documented == set(cost_paths(cost.Emulated))
+
+
+def cost_paths(model: type[BaseModel], prefix: str = "") -> list[str]:
+    paths = []
+    for name, field in model.model_fields.items():
+        inner = getattr(cost, str(getattr(field.annotation, "__name__", "")), None)
+        paths += cost_paths(inner, f"{prefix}{name}.") if inner else [f"{prefix}{name}"]
+    return paths
 
 
 def field_paths(model: type[BaseModel], prefix: str = "") -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ def start(
     node: str | None = None,
     parent_pid: int | None = None,
     gap: str | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start sampling this node into the folder `trace_path`, every `interval_s` (0.05 to 60) s.
 
     `run_id` selects the processes whose figures are kept (default: `RLINSIGHT_RUN_ID`); `gap`
-    says why samples are missing until now, where they are.
+    says why samples are missing until now, where they are; `environment` is added to ours.
     The process ends by itself when `parent_pid` (default: this process) ends, when the
     trace folder is gone, and on SIGTERM. Raises OSError when it cannot be started.
     """
@@ -37,9 +39,10 @@ def start(
         "--parent": os.getpid() if parent_pid is None else parent_pid,
     }
     command += [f"{name}={value}" for name, value in options.items() if value is not None]
+    inherited = {key: value for key, value in os.environ.items() if key not in _MARKS}
     return subprocess.Popen(
         command,
-        env={key: value for key, value in os.environ.items() if key not in _MARKS},
+        env={**inherited, **(environment or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

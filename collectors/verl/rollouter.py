@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlinsight.collectors.verl.gauges import record_changes
 from rlinsight.collectors.verl.hooks import FULLY_ASYNC, Call, Hook
+from rlinsight.trace.run_clock import CLOCK
 from rlinsight.trace.topology import Lane
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Pauses:
             return
         by = by or ("weight_sync" if self._reset_since else "monitor")
         attrs: dict[str, object] = {"resumed_by": by}
-        idle_start_ns = int(rollouter.idle_start_time * 1e9)
+        idle_start_ns = CLOCK.at(int(rollouter.idle_start_time * 1e9))
         if idle_start_ns >= self.span.start_ns:
             attrs["idle_start_ns"] = idle_start_ns
         self.span.end(end_ns=ts_ns, attrs=attrs)

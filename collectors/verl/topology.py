@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rlinsight.collectors.verl.hooks import Call, Hook
 from rlinsight.collectors.verl.position import DRIVER_LANE
+from rlinsight.trace.run_clock import CLOCK, EmulatedClock
 from rlinsight.trace.topology import Device, DeviceKind, Lane
 
 if TYPE_CHECKING:
@@ -100,7 +101,12 @@ def declare_rank(rec: TraceWriter, lane: str, rank: int) -> None:
 
 
 def accelerator_of_process() -> str | None:
-    """Return Ray's identifier of this process's accelerator, None if it has none."""
+    """Return Ray's identifier of this process's accelerator, None if it has none.
+
+    On emulated devices a process stands for several of them, which the emulation declares.
+    """
+    if isinstance(CLOCK, EmulatedClock):
+        return None
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return None

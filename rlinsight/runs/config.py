@@ -8,7 +8,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from rlinsight.runs.emulated.cost import Emulated
+from rlinsight.runs.section import Section
 
 Mode = Literal["sync", "colocate_async", "separate_async", "fully_async"]
 DeviceName = Literal["cuda", "npu", "cpu", "emulated"]
@@ -31,12 +34,6 @@ KernelTool = Literal["torch", "nsys", "npu"]
 OverrideValue = None | bool | int | float | str | list[Any] | dict[str, Any]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Positive = Annotated[int, Field(ge=1)]
-
-
-class Section(BaseModel):
-    """A mapping of the file; a key that it does not know is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Data(Section):
@@ -189,12 +186,24 @@ class RunConfig(RecordingConfig):
     entry: str | None = Field(
         default=None, description="Python module to start. Default: verl's for the mode."
     )
+    emulated: Emulated = Field(
+        default=Emulated(), description="What devices of `device: emulated` cost."
+    )
     profile: Profile = Field(
         default=Profile(), description="What is looked at more closely, for some steps only."
     )
     smoke: bool = Field(
         default=False, description="Plumbing check: 8 prompts x 4 responses, at most 3 steps."
     )
+
+    @model_validator(mode="after")
+    def _costs_of_emulated_devices_only(self) -> RunConfig:
+        if self.device != "emulated" and "emulated" in self.model_fields_set:
+            raise ValueError(
+                f"`emulated` is the cost of emulated devices, found `device: {self.device}`; "
+                "remove the section or set `device: emulated`"
+            )
+        return self
 
     @model_validator(mode="after")
     def _rollout_pool_fits_the_mode(self) -> RunConfig:

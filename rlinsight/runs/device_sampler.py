@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -27,10 +28,16 @@ class DeviceSampler:
     """
 
     def __init__(
-        self, trace: Path, run_id: str, interval_s: float, node: str | None = None
+        self,
+        trace: Path,
+        run_id: str,
+        interval_s: float,
+        node: str | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._trace, self._run_id = trace, run_id
         self._interval_s, self._node = interval_s, node
+        self._environment = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
         self._watch: threading.Thread | None = None
@@ -52,7 +59,12 @@ class DeviceSampler:
 
     def _begin(self, gap: str | None) -> subprocess.Popen[bytes]:
         return devices.start(
-            self._trace, self._interval_s, run_id=self._run_id, node=self._node, gap=gap
+            self._trace,
+            self._interval_s,
+            run_id=self._run_id,
+            node=self._node,
+            gap=gap,
+            environment=self._environment,
         )
 
     def _restart_dead(self) -> None:

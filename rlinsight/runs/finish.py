@@ -5,7 +5,6 @@ None of it may hide how the training ended: a step that fails is noted, and the 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -95,7 +94,7 @@ def _noted(done: Finished) -> Iterator[None]:
 
 def _ending(prepared: Prepared, outcome: Outcome, state: LiveState) -> list[str]:
     """Return the lines that say how the run ended, if not well."""
-    now_ns = time.time_ns()
+    now_ns = state.clock.now_ns()
     lines = list(outcome.explanation)
     lines += [death.sentence(state.last_events, now_ns) for death in outcome.deaths]
     if outcome.exit_code == 0 and outcome.is_short and outcome.interrupted_by is None:
@@ -129,7 +128,10 @@ def _complete_manifest(prepared: Prepared, outcome: Outcome, nodes: Nodes) -> No
 
     clock = {"clock": nodes.clocks} if nodes.clocks.nodes else {}
     update_manifest(
-        prepared.plan.trace, ended_ns=time.time_ns(), exit_code=outcome.exit_code, **clock
+        prepared.plan.trace,
+        ended_ns=prepared.plan.clock.now_ns(),
+        exit_code=outcome.exit_code,
+        **clock,
     )
 
 
@@ -162,7 +164,8 @@ def _missing_lanes(prepared: Prepared, outcome: Outcome, state: LiveState) -> li
     config = prepared.config
     if outcome.exit_code != 0 or prepared.plan.module is None or not isinstance(config, RunConfig):
         return []
-    wanted = config.resources.trainer.devices
+    # One process stands for all emulated devices.
+    wanted = 1 if config.device == "emulated" else config.resources.trainer.devices
     found = sum(lane.role == "trainer_rank" for lane in state.topology.lanes)
     if found >= wanted:
         return []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -43,7 +42,7 @@ def launch(
     write_manifest(prepared)
     environment = {**os.environ, **plan.environment}
     nodes = Nodes(plan.trace, plan.run_id, cluster_address(config.ray_address, environment))
-    live = LiveTrace(plan.trace)
+    live = LiveTrace(plan.trace, plan.clock)
     try:
         with Interrupts() as interrupts:
             running = _start(prepared, environment)
@@ -90,7 +89,9 @@ def _sampling(prepared: Prepared, nodes: Nodes) -> Iterator[None]:
         yield
         return
     interval_s, is_job = config.collectors.sample_interval_s, config.ray_address is not None
-    sampler = DeviceSampler(plan.trace, plan.run_id, interval_s)
+    sampler = DeviceSampler(
+        plan.trace, plan.run_id, interval_s, environment=plan.clock_environment()
+    )
     with suppress(OSError):  # a machine that starts no more processes still trains
         nodes.begin(interval_s, sample_here=is_job)
         if not is_job:
@@ -120,7 +121,7 @@ def write_manifest(prepared: Prepared) -> None:
         prepared.plan.trace,
         run_id=prepared.plan.run_id,
         mode=prepared.config.mode,
-        started_ns=time.time_ns(),
+        started_ns=prepared.plan.clock.now_ns(),
         config=dict(prepared.settings.values),
         versions=versions,
         notes={"smoke": prepared.is_smoke, "launch": _launch_note(prepared)},

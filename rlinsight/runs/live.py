@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from rlinsight.runs.live_state import QUEUE_COUNTERS, STEP_METRICS, Event, LiveState
 from rlinsight.trace.process import Process, read_process
+from rlinsight.trace.run_clock import RealClock, RunClock
 from rlinsight.trace.streams_in import LiveStream
 
 #: Tables whose rows are events; a counter is sampled whether or not anything happens.
@@ -58,8 +59,8 @@ class _Followed:
 class LiveTrace:
     """Follows the files of `<trace>/live`."""
 
-    def __init__(self, trace: Path) -> None:
-        self.state = LiveState()
+    def __init__(self, trace: Path, clock: RunClock | None = None) -> None:
+        self.state = LiveState(clock=clock or RealClock())
         self._folder = trace / "live"
         self._streams: dict[str, _Followed] = {}
         self._processes: dict[str, _ProcessFile] = {}

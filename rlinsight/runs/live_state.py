@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from rlinsight.runs.coverage import Coverage
 from rlinsight.trace.process import Process
+from rlinsight.trace.run_clock import RealClock, RunClock
 from rlinsight.trace.topology import Lane, Topology
 
 _STEP_METRIC: Final = "timing_s/step"
@@ -47,9 +48,11 @@ class Event:
 class LiveState:
     """Figures for people who watch; the analysis of the finished trace is what counts.
 
-    Ratios are of the time since the first training step began, None before it.
+    `clock` is that of the recorded times: on emulated devices not the machine's. Ratios are of
+    the time since the first training step began, None before it.
     """
 
+    clock: RunClock = field(default_factory=RealClock)
     records: int = 0
     step: int | None = None
     tokens_per_s_per_device: float | None = None
@@ -128,11 +131,11 @@ class LiveState:
         return 1.0 - sum(known) / len(known) if known else None
 
     def seconds_per_step(self) -> float | None:
-        """Return the mean time between the last few logged steps."""
+        """Return the mean real time between the last few logged steps."""
         ends = self.step_ends_ns
         if len(ends) < 2:
             return None
-        return (ends[-1] - ends[0]) / (len(ends) - 1) / 1e9
+        return (ends[-1] - ends[0]) / (len(ends) - 1) / 1e9 * self.clock.scale
 
     def _counted_replicas(self) -> list[Coverage]:
         replicas: dict[str, Lane] = {lane.id: lane for lane in self.topology.replicas()}

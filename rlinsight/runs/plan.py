@@ -13,6 +13,8 @@ from typing import Any, Final
 from rlinsight.runs import kernel_window, verl_args
 from rlinsight.runs.config import RecordingConfig, RunConfig
 from rlinsight.runs.overrides import Quoted
+from rlinsight.trace import run_clock
+from rlinsight.trace.run_clock import RunClock
 
 #: Where verl's file logger writes inside the trace folder.
 METRICS_FILE: Final = "verl-metrics.jsonl"
@@ -44,6 +46,16 @@ class Plan:
     protocol: Mapping[str, str]
     overrides: tuple[str, ...] = ()
     module: str | None = None
+
+    @property
+    def clock(self) -> RunClock:
+        """The clock of what is recorded: the machine's, or that of emulated devices."""
+        return run_clock.of(self.environment.get(run_clock.VARIABLE))
+
+    def clock_environment(self) -> dict[str, str]:
+        """Return the variable that gives a process this clock, none for the machine's."""
+        name = run_clock.VARIABLE
+        return {name: self.environment[name]} if name in self.environment else {}
 
     def shell_line(self) -> str:
         """Return the command as one would type it."""

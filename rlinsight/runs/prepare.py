@@ -81,13 +81,17 @@ def prepare(config: RecordingConfig, command: Sequence[str] = ()) -> Prepared:
 
 
 def _platform(config: RunConfig) -> Platform:
-    """Return what the device adds; only the CPU needs anything."""
-    if config.device != "cpu":
+    """Return what the device adds; accelerators need nothing."""
+    if config.device not in {"cpu", "emulated"}:
         return Platform()
+    joins = config.ray_address or running_cluster({**os.environ, **config.environment})
+    if config.device == "emulated":
+        from rlinsight.runs.emulated import launch as emulated
+
+        return Platform(emulated.environment(config), emulated.overrides(config, joins=joins))
     from rlinsight.runs.cpu import launch as cpu
 
     resources = config.resources
-    joins = config.ray_address or running_cluster({**os.environ, **config.environment})
     overrides = cpu.overrides(
         config.mode,
         trainer_devices=resources.trainer.devices,

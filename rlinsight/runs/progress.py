@@ -82,7 +82,7 @@ class Progress:
 
     def _figures(self, state: LiveState) -> list[str]:
         """Return the parts of the line, each with its unit."""
-        now_ns = time.time_ns()
+        now_ns = state.clock.now_ns()
         total = "" if self._total is None else f"/{self._total}"
         parts = [
             f"step {state.step}{total}",

@@ -169,7 +169,7 @@ class Supervisor:
 
     def _tell(self, state: LiveState) -> None:
         self.display.update(state)
-        now_ns = time.time_ns()
+        now_ns = state.clock.now_ns()
         if new := self._deaths.news(state):
             self.display.say([death.sentence(state.last_events, now_ns) for death in new])
         if self._stall.quiet_s() >= self.stall_report_s and not self._stall.is_reported:
@@ -181,8 +181,8 @@ class Supervisor:
         return limit_s is not None and self._stall.quiet_s() >= limit_s
 
     def _explanation(self) -> list[str]:
-        events = self.live.state.last_events
-        return explanation(self._stall.quiet_s(), events, time.time_ns())
+        state = self.live.state
+        return explanation(self._stall.quiet_s(), state.last_events, state.clock.now_ns())
 
     def _end(self, interrupts: Interrupts) -> int:
         """Ask the run to end, insist on the second signal; return the exit code."""

@@ -27,8 +27,9 @@ class Flusher:
     def __init__(self, writer: TraceWriter, wake: threading.Event, interval_s: float) -> None:
         self._buffers = writer.buffers
         self._report = writer.report
-        self._now_ns = writer.now_ns
-        self._started_ns = writer.now_ns()
+        # Real time, also on emulated devices: it says whether a process lives.
+        self._real_offset_ns = time.time_ns() - time.monotonic_ns()
+        self._started_ns = self._now_ns()
         self._ended_ns: int | None = None
         folder = writer.path / "live"
         self._file = ProcessFile(folder, writer.node, writer.pid)
@@ -74,6 +75,9 @@ class Flusher:
         """Write nothing more. In a forked child rows and files are still the parent's."""
         self._closing = True
         atexit.unregister(self.close)
+
+    def _now_ns(self) -> int:
+        return time.monotonic_ns() + self._real_offset_ns
 
     def _run(self) -> None:
         while not self._closing:

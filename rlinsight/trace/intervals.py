@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from rlinsight.trace.run_clock import monotonic_ns
+
 if TYPE_CHECKING:
     from rlinsight.trace.writer import TraceWriter
-
-_monotonic_ns = time.monotonic_ns
 
 #: What a reader matches an open row of a request with its closed row by.
 _REQUEST_KEY = ("request_id", "submit_ns", "lane", "attempt")
@@ -54,7 +53,7 @@ class OpenSpan:
         self.shown_open = False
 
     def __enter__(self) -> OpenSpan:
-        self.start_ns = _monotonic_ns() + self._offset_ns
+        self.start_ns = monotonic_ns() + self._offset_ns
         self._buffer.open[id(self)] = self
         return self
 
@@ -64,7 +63,7 @@ class OpenSpan:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        end_ns = _monotonic_ns() + self._offset_ns
+        end_ns = monotonic_ns() + self._offset_ns
         if self._buffer.open.pop(id(self), None) is None:
             return  # ended before
         if kind is not None:
@@ -105,7 +104,7 @@ class OpenSpan:
         if attrs:
             self.attrs = {**(self.attrs or {}), **attrs}
         if end_ns is None:
-            end_ns = _monotonic_ns() + self._offset_ns
+            end_ns = monotonic_ns() + self._offset_ns
         self._buffer.append(self.row(end_ns))
 
     def row(self, end_ns: int | None) -> tuple[Any, ...]:

@@ -9,7 +9,6 @@ import os
 import re
 import socket
 import threading
-import time
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,13 +19,13 @@ from rlinsight.trace.buffer import TableBuffer
 from rlinsight.trace.encode import row_of
 from rlinsight.trace.flusher import Flusher
 from rlinsight.trace.intervals import OpenRequest, OpenSpan
+from rlinsight.trace.run_clock import CLOCK, monotonic_ns
 from rlinsight.trace.schema import TABLES, TableName
 from rlinsight.trace.self_report import SelfReport
 from rlinsight.trace.topology import Device, Lane, Topology
 
 HookStatus = Literal["installed", "skipped", "failed"]
 
-_monotonic_ns = time.monotonic_ns
 _live_writers: weakref.WeakSet[TraceWriter] = weakref.WeakSet()
 
 
@@ -77,7 +76,7 @@ class TraceWriter:
     def _start(self) -> None:
         self.pid = os.getpid()
         # One anchor: a step of the wall clock cannot make a span negative.
-        self.offset_ns = time.time_ns() - _monotonic_ns()
+        self.offset_ns = CLOCK.offset_ns()
         self.lane = self._lane or f"{self.node}/{self.pid}"
         wake, block = threading.Event(), self._on_full == "block"
         self.buffers: dict[TableName, TableBuffer] = {
@@ -90,7 +89,7 @@ class TraceWriter:
 
     def now_ns(self) -> int:
         """Return the time of this process: its wall-clock anchor plus the monotonic clock."""
-        return _monotonic_ns() + self.offset_ns
+        return monotonic_ns() + self.offset_ns
 
     # -- intervals ---------------------------------------------------------------------
 
@@ -150,7 +149,7 @@ class TraceWriter:
         self, name: str, value: float, *, lane: str | None = None, ts_ns: int | None = None
     ) -> None:
         """Record the value of a gauge now, or at `ts_ns`."""
-        ts_ns = _monotonic_ns() + self.offset_ns if ts_ns is None else ts_ns
+        ts_ns = monotonic_ns() + self.offset_ns if ts_ns is None else ts_ns
         self.buffers["counters"].append((ts_ns, name, lane or self.lane, value))
 
     def metric(

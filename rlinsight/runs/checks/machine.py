@@ -52,9 +52,7 @@ def _is_remote(path: str) -> bool:
 def devices_exist(facts: Facts) -> Problem | None:
     """A run on one machine finds as many devices as its pools ask for."""
     config = facts.managed
-    if config.device == "emulated":
-        return Problem("`device: emulated` is reserved and cannot run yet; use cuda, npu or cpu")
-    if config.device == "cpu" or _on_a_cluster(facts):
+    if config.device in {"cpu", "emulated"} or _on_a_cluster(facts):
         return None
     found, wanted = local_devices(facts), config.resources.total_devices
     if found >= wanted:

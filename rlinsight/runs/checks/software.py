@@ -39,10 +39,11 @@ def packages_are_installed(facts: Facts) -> Problem | None:
     if facts.config.ray_address is not None:
         return None
     engine = facts.settings.get("actor_rollout_ref.rollout.name") or "vllm"
-    wanted = [m for m in ("verl", "ray", str(engine)) if importlib.util.find_spec(m) is None]
+    engines = () if facts.config.device == "emulated" else (str(engine),)
+    wanted = [m for m in ("verl", "ray", *engines) if importlib.util.find_spec(m) is None]
     if not wanted:
         return None
-    extra = "cpu" if facts.config.device == "cpu" else "verl"
+    extra = "cpu" if facts.config.device in {"cpu", "emulated"} else "verl"
     return Problem(
         f"not installed: {', '.join(wanted)}; run `pip install 'rlinsight[{extra}]'`"
         + (" and see docs/cpu.md for vllm" if extra == "cpu" else "")

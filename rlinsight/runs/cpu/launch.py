@@ -37,7 +37,7 @@ def environment(secret: str) -> dict[str, str]:
             f"the run's secret must have at least {MIN_SECRET_CHARS} characters, found "
             f"{len(secret)}; use `secrets.token_hex(32)`"
         )
-    return {SECRET_VARIABLE: secret, **_VERL, **_VLLM, **_RAY, **_THREADS}
+    return {SECRET_VARIABLE: secret, **_VERL, **_VLLM, **RAY, **THREADS}
 
 
 def overrides(
@@ -85,7 +85,8 @@ _VLLM = {
     "TORCHDYNAMO_DISABLE": "1",
 }
 
-_RAY = {
+#: What Ray needs where few cores start everything at once.
+RAY = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Workers started ahead of need lack verl's environment, so none of them would be used.
     "RAY_prestart_worker_first_driver": "0",
@@ -93,7 +94,8 @@ _RAY = {
     "RAY_worker_register_timeout_seconds": "180",
 }
 
-_THREADS = {
+#: One thread each: the processes share the cores.
+THREADS = {
     "OMP_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
