@@ -10,7 +10,7 @@ import pytest
 from timelines import TOPOLOGY, S, Timeline
 
 import rlinsight
-from rlinsight.analyzers.engines.ranks import rank_balance, token_imbalance
+from rlinsight.analyzers.engines.ranks import rank_balance
 from rlinsight.analyzers.engines.replica_speed import replica_speeds
 from rlinsight.analyzers.engines.spread import replica_versions, request_spread
 from rlinsight.analyzers.engines.stragglers import batch_speed, workers_of_requests
@@ -219,8 +219,3 @@ def test_unknown_tokens_stay_unknown(tmp_path):
     found = rank_balance(t.open().spans.collect(), topology())
     assert (found.dp_imbalance, found.lost_share) == (None, None)
     assert [rank.tokens for rank in found.ranks] == [300, None]
-
-
-def test_token_imbalance_is_max_over_mean_minus_one():
-    assert token_imbalance([6952, 5646]) == pytest.approx(6952 / 6299 - 1)
-    assert token_imbalance([]) is None

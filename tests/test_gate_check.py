@@ -170,7 +170,8 @@ def test_what_nobody_has_was_not_compared(history):
     row = metric(judged(without(run(), "tokens"), *old), "tokens_per_s_per_device")
     assert row.verdict == "INACTIVE"
     assert (
-        row.reason == "the trace has no trained sample of known length, and no trusted run has it"
+        row.reason == "the trace has no trained sample of known length, and nothing to "
+        "compare with has it"
     )
 
 

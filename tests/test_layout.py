@@ -48,7 +48,8 @@ def may_import(module: str, target: str) -> bool:
         return target.startswith(room)
     if room == "rlinsight.webapp":
         # The words and units of a result are the same in every rendering of it.
-        words = {"rlinsight.report.units", "rlinsight.report.verdict"}
+        words = {"rlinsight.report.units", "rlinsight.report.verdict",
+                 "rlinsight.report.compare"}  # fmt: skip
         return target in words or target.startswith((room, "rlinsight.analyzers"))
     if room == "rlinsight.baselines":
         return target.startswith(room)

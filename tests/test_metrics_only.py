@@ -10,7 +10,7 @@ import pytest
 from timelines import TOPOLOGY, Timeline
 from verl_logs import metrics, over_steps, recorded
 
-from rlinsight.analyzers.framework.breakdown import breakdown, change, paired_difference
+from rlinsight.analyzers.framework.breakdown import breakdown, change
 from rlinsight.analyzers.framework.known_defects import known_defects, polled_waits
 from rlinsight.analyzers.framework.metrics_only import (
     dp_imbalance,
@@ -75,16 +75,6 @@ def test_case_dp_balance_before_after_is_explained_by_training():
     assert round(found.step_gain, 3) == expect["step_gain"]
     assert found.explained_by == "train"
     assert found.wait_removed_s is None
-
-
-def test_case_noise_level_comparison():
-    given, expect = case("noise-level-comparison")
-    assert paired_difference(given["step_s_pairs"]).verdict == expect["verdict"]
-
-
-def test_a_difference_is_seen_when_it_is_there():
-    assert paired_difference([(100, 80), (110, 89), (90, 71)]).verdict == "faster"
-    assert paired_difference([(100, 80)]).verdict == "no_difference"
 
 
 def seqlen(low: float, high: float, mfu: float) -> pl.DataFrame:

@@ -6,11 +6,9 @@ import json
 import random
 from pathlib import Path
 
-import polars as pl
 import pytest
-from timelines import S
 
-from rlinsight.analyzers.framework.polls import ends_at_poll, poll_period
+from rlinsight.analyzers.framework.polls import poll_period
 
 LOGS = Path(__file__).parent / "data/verl_metrics"
 
@@ -47,25 +45,3 @@ def test_waits_that_end_when_the_work_is_there_are_no_polls(seed):
 
 def test_waits_that_end_just_before_a_poll_are_not_caused_by_it():
     assert poll_period([1.5, 3.5, 5.5, 7.5]) is None
-
-
-def frame(*rows: tuple[float | None, ...], columns: tuple[str, ...]) -> pl.DataFrame:
-    ns = [[None if v is None else round(v * S) for v in row] for row in rows]
-    return pl.DataFrame(ns, schema=dict.fromkeys(columns, pl.Int64), orient="row")
-
-
-def test_the_worked_example_of_recorded_sleeps():
-    polls = frame((0, 2), (2, 4), (4, 6), (10, 12), columns=("start_ns", "end_ns"))
-    idle = frame(
-        (0, 6, 4.5), (7, 9, 8), (10, 12.05, None), (10, 12, 12),
-        columns=("start_ns", "end_ns", "ready_ns"),
-    )  # fmt: skip
-    found = ends_at_poll(idle, polls)
-    assert found["at_poll"].to_list() == [True, False, True, False]
-    assert found["poll_cost_s"].to_list() == [1.5, None, None, None]
-
-
-def test_without_recorded_polls_nothing_ends_at_one():
-    idle = frame((0, 6), columns=("start_ns", "end_ns"))
-    found = ends_at_poll(idle, frame(columns=("start_ns", "end_ns")))
-    assert found["at_poll"].to_list() == [False]

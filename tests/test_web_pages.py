@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
+import polars as pl
 import pytest
+from gating import gate_runs
 from timelines import Timeline
 from web_views import HOSTILE, MODES, as_json, by_id, figures, four_samples, links, text
 
 from rlinsight.report.units import number, percent
 from rlinsight.report.verdict import paragraph, sentences
 from rlinsight.webapp import pages, shell, urls
+from rlinsight.webapp.app import create_app
+from rlinsight.webapp.comparison import comparison, opened
 from rlinsight.webapp.store import Store
 
 OF_RUN = [page.name for page in pages.available() if page.of_run]
@@ -106,10 +112,47 @@ def test_the_length_histogram_has_every_sample(store):
 
 
 def test_the_comparison_shows_changes_against_the_first_run(store):
+    query = {"runs": "sync,fully_async"}
     said = text(body(store, "/compare?runs=sync,fully_async"))
-    one, other = (store.run(mode).report.throughput for mode in ("sync", "fully_async"))
-    change = other.tokens_per_s_per_device.value / one.tokens_per_s_per_device.value - 1
-    assert f"{change * 100:.1f} %" in said
+    found = comparison(opened(store, query)[0], query)
+    rate = found.row("tokens_per_s_per_device").cells[1]
+    assert f"{rate.change / rate.reference * 100:+.1f} %" in said
+    assert "reward volatility" in said
+
+
+@pytest.fixture(scope="module")
+def varied(tmp_path_factory):
+    """Three runs that vary one number, from which on the wait stays."""
+    folder = tmp_path_factory.mktemp("varied")
+    for i, (staleness, wait) in enumerate(((0.3, 1.0), (0.5, 0.3), (0.7, 0.3))):
+        kind = gate_runs.Kind(noise=0.01, steps=14, slow={"wait_samples": wait})
+        config = {"async_training": {"staleness_threshold": staleness}}
+        gate_runs.write(folder / f"s{i}", kind, seed=i, config=config)
+    return Store(folder)
+
+
+def test_the_comparison_draws_the_response_and_its_plateau(varied):
+    shown = body(varied, "/compare?runs=s0,s1,s2")
+    assert "wait.trainer over staleness_threshold: plateau from 0.5" in text(shown)
+    drawn = next(one for one in figures(shown) if one.layout.yaxis.title.text == "wait.trainer")
+    assert list(drawn.data[0].x) == [0.3, 0.5, 0.7]
+    assert (drawn.layout.shapes[0].x0, drawn.layout.shapes[0].x1) == (0.5, 0.7)
+
+
+def test_runs_that_are_no_series_say_why(store):
+    said = text(body(store, "/compare?runs=sync,colocate_async"))
+    assert "Not a series of one variable: runs of different modes" in said
+
+
+@pytest.mark.parametrize("name", ["comparison", "response", "configuration"])
+def test_tables_of_a_comparison_are_downloaded(varied, name):
+    client = create_app(varied.root).server.test_client()
+    csv = client.get(f"/download/{name}.csv?runs=s0,s1,s2")
+    parquet = client.get(f"/download/{name}.parquet?runs=s0,s1,s2")
+    frame = pl.read_parquet(BytesIO(parquet.data))
+    assert csv.status_code == 200
+    assert frame.height == len(csv.text.splitlines()) - 1 > 0
+    assert client.get(f"/download/{name}.csv?runs=s0").status_code == 404
 
 
 def test_the_comparison_lists_where_configurations_differ(store):

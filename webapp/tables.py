@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import flask
 import polars as pl
 
+from rlinsight.analyzers.compare.result import Comparison
 from rlinsight.analyzers.verdict import ceiling
 from rlinsight.errors import RlinsightError
 from rlinsight.webapp import urls
+from rlinsight.webapp.comparison import comparison, opened
 from rlinsight.webapp.store import Run, Store
 from rlinsight.webapp.summary import Summary
 
@@ -135,12 +137,52 @@ def runs(summaries: Iterable[Summary]) -> pl.DataFrame:
     return _frame(vars(summary) for summary in summaries)
 
 
+def compared(found: Comparison) -> pl.DataFrame:
+    """Every metric of every run of a comparison, beside the reference."""
+    return _frame(
+        {
+            "metric": row.name,
+            "unit": row.unit,
+            "run": run.name,
+            "value": cell.value if cell else None,
+            "low": cell.own_low if cell else None,
+            "high": cell.own_high if cell else None,
+            "change": cell.change if cell else None,
+            "change_low": cell.low if cell else None,
+            "change_high": cell.high if cell else None,
+            "p_adjusted": cell.p_adjusted if cell else None,
+            "direction": cell.direction if cell else None,
+        }
+        for row in found.metrics
+        for run, cell in zip(found.runs, row.cells, strict=True)
+    )
+
+
+def response(found: Comparison) -> pl.DataFrame:
+    """The response curves of a comparison: the gain of each pair of settings."""
+    return _frame(
+        {"metric": one.metric, "variable": found.series.variable.key, **vars(gain)}
+        for one in (found.series.responses if found.series else ())
+        for gain in one.gains
+        if found.series is not None
+    )
+
+
+def configuration(found: Comparison) -> pl.DataFrame:
+    """The keys that are set differently, with the value of each run."""
+    names = [run.name for run in found.runs]
+    return _frame(
+        {"key": key, **dict(zip(names, values, strict=True))}
+        for key, values in found.differing.items()
+    )
+
+
 @dataclass(frozen=True)
 class Table:
-    """A table about one run, or about the folder."""
+    """A table about one run, about the folder, or about a comparison of some runs."""
 
     frame: Callable[[Any], pl.DataFrame]
-    of_run: bool = True
+    of: Literal["run", "folder", "comparison"] = "run"
 
 
 TABLES: Final[Mapping[str, Table]] = {
@@ -151,7 +193,10 @@ TABLES: Final[Mapping[str, Table]] = {
     "lengths_by_step": Table(lengths_by_step),
     "lengths_by_replica": Table(lengths_by_replica),
     "ranks": Table(ranks),
-    "runs": Table(runs, of_run=False),
+    "runs": Table(runs, of="folder"),
+    "comparison": Table(compared, of="comparison"),
+    "response": Table(response, of="comparison"),
+    "configuration": Table(configuration, of="comparison"),
 }
 
 
@@ -165,11 +210,18 @@ def register(server: flask.Flask, store: Store) -> None:
             return flask.Response("no such table\n", 404, content_type="text/plain")
         query = flask.request.args
         try:
-            source = store.run(query.get("run", "")) if table.of_run else _chosen(store, query)
-            frame = table.frame(source)
+            frame = table.frame(_source(table, store, query))
         except RlinsightError as error:
             return flask.Response(f"{error}\n", 404, content_type="text/plain; charset=utf-8")
         return _file(frame, f"{name}.{kind}", kind)
+
+
+def _source(table: Table, store: Store, query: Mapping[str, str]) -> object:
+    if table.of == "run":
+        return store.run(query.get("run", ""))
+    if table.of == "folder":
+        return _chosen(store, query)
+    return comparison(opened(store, query)[0], query)
 
 
 def _chosen(store: Store, query: Mapping[str, str]) -> list[Summary]:

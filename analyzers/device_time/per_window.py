@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import polars as pl
 
 from rlinsight.analyzers.device_time.pools import POOL_NAMES
 from rlinsight.analyzers.device_time.states import kind
+from rlinsight.analyzers.device_time.steady import bootstrap_interval
 from rlinsight.trace.topology import Topology
 
 
@@ -61,6 +63,13 @@ def version_rows(
             versions.select("version", "start_ns", "end_ns").iter_rows()
         )
     ]
+
+
+def idle_interval(rows: Sequence[VersionRow], pool: str) -> tuple[float, float] | None:
+    """Return the 95 % interval of a pool's idle ratio over version windows; None for too few."""
+    known = [(ratio, row.duration_s) for row in rows
+             if (ratio := row.idle_ratio.get(pool)) is not None]  # fmt: skip
+    return bootstrap_interval([ratio * s for ratio, s in known], [s for _, s in known])
 
 
 def covered_before(intervals: pl.DataFrame, times: np.ndarray) -> np.ndarray:

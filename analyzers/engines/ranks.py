@@ -7,11 +7,9 @@ they do not wait for each other inside the activity.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-import numpy as np
 import polars as pl
 
 from rlinsight.analyzers.device_time.intervals import union
@@ -140,12 +138,6 @@ def _rank(row: dict[str, float], usual: float | None, longer: float) -> RankWork
         slowdown=slowdown,
         slow=slowdown >= SLOW_RANK and longer > 0 if judged and slowdown is not None else None,
     )
-
-
-def token_imbalance(tokens: Sequence[float]) -> float | None:
-    """Return max / mean - 1 of the tokens of data-parallel ranks, None without tokens."""
-    mean = float(np.mean(tokens)) if len(tokens) else 0.0
-    return max(tokens) / mean - 1 if mean else None
 
 
 def _number(value: object) -> float | None:

@@ -12,20 +12,14 @@ of training and 8.92 s in six smaller phases leaves 0.06 s; 49 % exposed: the ro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
-
-import numpy as np
-
-from rlinsight.analyzers.significance import student_margin
 
 Bound = Literal["trainer", "rollout", "mixed", "pipeline"]
 
 ROLLOUT_BOUND = 0.3
 TRAINER_BOUND = 0.05
-#: A relative difference of step times below this is not worth a verdict.
-MATERIAL = 0.02
 
 
 @dataclass(frozen=True)
@@ -58,17 +52,6 @@ class StepChange:
     wait_removed_s: float | None
     changes_s: dict[str, float]
     explained_by: str | None
-
-
-@dataclass(frozen=True)
-class PairedDifference:
-    """Mean relative difference (second / first - 1) of paired measurements, 95 % interval."""
-
-    pairs: int
-    mean: float
-    low: float | None
-    high: float | None
-    verdict: Literal["no_difference", "faster", "slower"]
 
 
 def breakdown(
@@ -124,23 +107,3 @@ def change(before: Breakdown, after: Breakdown) -> StepChange:
         changes_s=changes,
         explained_by=min(changes, key=lambda n: abs(changes[n] - whole)) if changes else None,
     )
-
-
-def paired_difference(pairs: Sequence[tuple[float, float]]) -> PairedDifference:
-    """Return whether the second of each pair differs from the first, by a paired t interval.
-
-    One pair has no interval and is no evidence of a difference. Worked example (UniRL#40):
-    64.0 against 62.2 s and 111.8 against 113.7 s differ by -2.8 % and +1.7 %: no difference.
-    """
-    relative = np.asarray([second / first - 1 for first, second in pairs])
-    mean, count = float(relative.mean()), len(relative)
-    if count < 2:
-        return PairedDifference(count, mean, None, None, "no_difference")
-    error = float(relative.std(ddof=1)) / count**0.5
-    half = student_margin(count - 1) * error
-    low, high = mean - half, mean + half
-    differs = (low > 0 or high < 0) and abs(mean) > MATERIAL
-    verdict: Literal["no_difference", "faster", "slower"] = "no_difference"
-    if differs:
-        verdict = "slower" if mean > 0 else "faster"
-    return PairedDifference(count, mean, low, high, verdict)

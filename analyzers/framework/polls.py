@@ -1,14 +1,10 @@
 """Idle intervals that end at a poll: the work was there, nobody looked yet.
 
 verl polls in three places: the rollouter's monitor looks every 10 s whether a pause may end,
-the v1 replay buffer every 2 s whether a batch is complete, queue waits every 1 s. Two ways to
-recognize it, by what was recorded:
-
-* from the polls themselves: an idle interval that ends with a recorded sleep, though what it
-  waited for was there earlier, is idle for the poll from then on;
-* from durations alone: if waits end at polls, they are multiples of the period plus a small
-  constant, so their phases 2 pi d / T crowd together. Rayleigh's test: with n waits and mean
-  resultant length R, p = exp(-n R^2) that they fall anywhere.
+the v1 replay buffer every 2 s whether a batch is complete, queue waits every 1 s. It is recognized
+from durations alone: if waits end at polls, they are multiples of the period plus a small constant,
+so their phases 2 pi d / T crowd together. Rayleigh's test: with n waits and mean resultant length
+R, p = exp(-n R^2) that they fall anywhere.
 
 Worked example (verl's sync trainer on a small model): gen took 4.016, 2.011, 2.012, 2.014 s:
 four multiples of 2 s plus 13 ms.
@@ -20,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 
 #: Poll periods of verl 0.9.1 in seconds, longest first: a multiple of 10 is also one of 2.
 POLLS_S = {10.0: "resume check of the rollouter", 2.0: "v1 replay buffer", 1.0: "queue poll"}
@@ -28,8 +23,6 @@ POLLS_S = {10.0: "resume check of the rollouter", 2.0: "v1 replay buffer", 1.0: 
 MIN_RESULTANT = 0.9
 SIGNIFICANCE = 0.05
 MIN_WAITS = 3
-#: An interval ends at a poll if the two ends are this close.
-TOLERANCE_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -72,35 +65,3 @@ def poll_period(durations_s: Sequence[float]) -> PollPeriod | None:
                 period, what, len(long_enough), offset, resultant, p_value, period / 2
             )
     return None
-
-
-def ends_at_poll(
-    idle: pl.DataFrame, polls: pl.DataFrame, tolerance_s: float = TOLERANCE_S
-) -> pl.DataFrame:
-    """Return `idle` (start_ns, end_ns, ready_ns?) with `at_poll` and `poll_cost_s`.
-
-    `polls` are the recorded sleeps (start_ns, end_ns), for instance spans `other:poll`.
-    `ready_ns` is when what the interval waited for was there; with it the cost is the idle
-    time since then, else it is null. An interval that ends with no sleep is not at a poll.
-
-    Worked example: idle 0-6, ready at 4.5, sleeps 0-2, 2-4, 4-6: at a poll, cost 1.5 s.
-    """
-    ends = polls.select(poll_end="end_ns").drop_nulls().sort("poll_end")
-    rows = (
-        idle if "ready_ns" in idle.columns else idle.with_columns(ready_ns=pl.lit(None, pl.Int64))
-    )
-    joined = (
-        rows.with_row_index("row")
-        .sort("end_ns")
-        .join_asof(ends, left_on="end_ns", right_on="poll_end", strategy="nearest", coalesce=False)
-        .sort("row")
-        .drop("row")
-    )
-    away_ns = (pl.col("end_ns") - pl.col("poll_end")).abs()
-    ready = pl.max_horizontal("ready_ns", "start_ns")
-    at_poll = (away_ns <= tolerance_s * 1e9).fill_null(value=False)
-    waited_on = pl.col("ready_ns").is_null() | (pl.col("ready_ns") < pl.col("end_ns"))
-    cost = pl.when(at_poll & pl.col("ready_ns").is_not_null() & waited_on).then(
-        (pl.col("end_ns") - ready) / 1e9
-    )
-    return joined.with_columns(at_poll=at_poll & waited_on, poll_cost_s=cost).drop("poll_end")

@@ -38,9 +38,12 @@ _NEED: Final = {
 }
 
 
-def window_edges(report: Report) -> Ints:
-    """Return the edges (ns) of the steady windows, one more than there are windows."""
-    start, end = report.window.start_ns, report.window.end_ns
+def window_edges(report: Report, within: tuple[int, int] | None = None) -> Ints:
+    """Return the edges (ns) of the steady windows, one more than there are windows.
+
+    `within` is a part of the report's window, to which the windows are cut.
+    """
+    start, end = within or (report.window.start_ns, report.window.end_ns)
     inner = [row.start_ns for row in report.versions] or [row.start_ns for row in report.steps]
     edges = np.unique(np.asarray([*(ns for ns in inner if start < ns < end), start, end], np.int64))
     return _without_slivers(edges)

@@ -40,14 +40,12 @@ class Comparison:
     """A metric of the new run beside its reference, all in the metric's unit.
 
     `reference` is at the new run's conditions, `explained` what of the raw difference those
-    explain. `low` and `high` are the 95 % interval of the change, `own_low` and `own_high`
-    that of the new value. `p_value` is two-sided, before correction. `runs` made the reference,
-    `run_spread` is the standard deviation of equal runs that is reckoned with.
+    explain. `low` and `high` are the 95 % interval of the change. `p_value` is two-sided, before
+    correction. `runs` made the reference, `run_spread` is the standard deviation of equal runs that
+    is reckoned with.
     """
 
     value: float
-    own_low: float | None
-    own_high: float | None
     raw_reference: float
     reference: float
     explained: float
@@ -90,7 +88,7 @@ def compare(
     new: Series, history: Sequence[Series], metric: MetricSettings, settings: Settings
 ) -> Comparison:
     """Return `new` beside the runs of `history`, of which there is at least one."""
-    matched = match([*history, new], _conditions(metric))
+    matched = match([*history, new], settings.match_on if metric.match_length else ())
     offset = float(matched.offsets[-1])
     values = np.array([run.value for run in (*history, new)]) - matched.offsets
     spreads = _spreads([*history, new], matched)
@@ -99,11 +97,9 @@ def compare(
     between = _between(values[:-1], spreads[:-1], settings.run_to_run * corridor)
     error = _error(spreads, between, matched)
     change, sigma = new.value - reference, math.sqrt(error.variance)
-    margin, own = student_margin(error.freedom) * sigma, own_margin(new)
+    margin = student_margin(error.freedom) * sigma
     return Comparison(
         value=new.value,
-        own_low=None if own is None else new.value - own,
-        own_high=None if own is None else new.value + own,
         raw_reference=float(np.mean([run.value for run in history])),
         reference=reference,
         explained=offset,
@@ -117,10 +113,6 @@ def compare(
         runs=len(history),
         run_spread=math.sqrt(between.variance),
     )
-
-
-def _conditions(metric: MetricSettings) -> tuple[str, ...]:
-    return ("validations", "checkpoints", "length") if metric.match_length else ()
 
 
 def _spreads(runs: Sequence[Series], matched: Matched) -> list[Spread]:

@@ -31,6 +31,9 @@ from rlinsight.analyzers.gate.settings import LOGGED, MetricSettings
 
 Floats = npt.NDArray[np.float64]
 
+#: The causes of a trainer bubble that mean: samples are missing.
+WAITS: Final = ("wait_samples", "long_tail", "poll_interval")
+
 
 @dataclass(frozen=True)
 class Series:
@@ -111,26 +114,34 @@ def _of_windows(run: Observation) -> Iterator[Metric]:
         yield _ratio(run, "weight_sync_s", "s", _SYNC, "sync_s", "syncs")
     if "lag" in run.windows:
         yield _ratio(run, "lag_versions", "versions", _LAG, "lag", "lag_known")
-    for pool, count in run.devices.items():
-        yield from _bubbles(run, pool, count)
+    for pool in run.devices:
+        yield from _bubbles(run, pool)
 
 
-def _bubbles(run: Observation, pool: str, devices: int) -> Iterator[Metric]:
+def _bubbles(run: Observation, pool: str) -> Iterator[Metric]:
     states = [name for name in run.windows if name.startswith(f"{pool}/")]
     causes = [name for name in states if kind(name.split("/", 1)[1]) == "bubble"]
-    idle: Column = (
-        tuple(
-            sum(value or 0.0 for value in window)
-            for window in zip(*(run.windows[name] for name in causes), strict=True)
-        )
-        or (0.0,) * run.count
-    )
-    seconds = run.windows["seconds"]
-    yield _metric(run, f"idle.{pool}", "share", _IDLE, idle, seconds, devices)
+    yield _together(run, f"idle.{pool}", pool, causes)
     for name in causes:
-        cause = cause_of(name.split("/", 1)[1])
-        amount = run.windows[name]
-        yield _metric(run, f"bubble.{pool}.{cause}", "share", _IDLE, amount, seconds, devices)
+        yield _together(run, f"bubble.{pool}.{cause_of(name.split('/', 1)[1])}", pool, [name])
+
+
+def waits(run: Observation) -> Metric | None:
+    """Return the metric `wait.trainer`: the share of its time that the trainer waits for samples.
+
+    Bubbles of the causes `WAITS` together; None for a run without trainer devices or windows.
+    """
+    if "trainer" not in run.devices or not run.count:
+        return None
+    states = [name for name in run.windows if name in {f"trainer/bubble.{c}" for c in WAITS}]
+    return _together(run, "wait.trainer", "trainer", states)
+
+
+def _together(run: Observation, name: str, pool: str, states: Sequence[str]) -> Metric:
+    """Return the share of a pool's device time that these states take together."""
+    columns = [run.windows[state] for state in states]
+    amount = tuple(sum(column[i] or 0.0 for column in columns) for i in range(run.count))
+    return _metric(run, name, "share", _IDLE, amount, run.windows["seconds"], run.devices[pool])
 
 
 def absent_bubble(run: Observation, name: str) -> Metric | None:
@@ -141,9 +152,7 @@ def absent_bubble(run: Observation, name: str) -> Metric | None:
     parts = name.split(".", 2)
     if parts[0] != "bubble" or len(parts) < 3 or parts[1] not in run.devices or not run.count:
         return None
-    nothing: Column = (0.0,) * run.count
-    devices = run.devices[parts[1]]
-    return _metric(run, name, "share", _IDLE, nothing, run.windows["seconds"], devices)
+    return _together(run, name, parts[1], [])
 
 
 def _ratio(

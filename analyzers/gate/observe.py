@@ -33,8 +33,17 @@ def observe(trace: Trace) -> Observation:
     succeeded = trace.manifest.exit_code == 0
     if not succeeded:
         _alive(report)
+    return observation(trace, report)
+
+
+def observation(trace: Trace, report: Report, within: tuple[int, int] | None = None) -> Observation:
+    """Return the observation of a run, however it ended, over its steady window.
+
+    `within` (ns) is a part of that window, for what is to be compared over it alone.
+    """
     tables = read_tables(trace)
-    logged, not_finite = _logged(tables.metrics, report)
+    window = within or (report.window.start_ns, report.window.end_ns)
+    logged, not_finite = _logged(tables.metrics, window)
     return Observation(
         source="trace",
         run_id=trace.manifest.run_id,
@@ -42,7 +51,7 @@ def observe(trace: Trace) -> Observation:
         identity=identity(trace.manifest),
         cut=report.window.cut,
         devices={name: pool.devices for name, pool in report.pools.items()},
-        windows=window_columns(report, tables, window_edges(report)),
+        windows=window_columns(report, tables, window_edges(report, window)),
         logged=logged,
         not_finite=not_finite,
         scalars=_overhead(report),
@@ -80,14 +89,15 @@ def _doubts(verdict: Verdict) -> tuple[str, ...]:
     return (*verdict.doubts, *((verdict.alarm,) if verdict.alarm is not None else ()))
 
 
-def _logged(metrics: pl.DataFrame, report: Report) -> tuple[dict[str, Column], Mapping[str, int]]:
+def _logged(
+    metrics: pl.DataFrame, window: tuple[int, int]
+) -> tuple[dict[str, Column], Mapping[str, int]]:
     """Return the value of each logged metric at each step of the window, and what is no number.
 
     Several values of one step count by their mean. More than `MOST` steps are averaged in
     groups.
     """
-    start, end = report.window.start_ns, report.window.end_ns
-    inside = metrics.filter(pl.col("ts_ns").is_between(start, end) & pl.col("step").is_not_null())
+    inside = metrics.filter(pl.col("ts_ns").is_between(*window) & pl.col("step").is_not_null())
     inside = inside.with_columns(pl.col("key").cast(pl.String), ok=pl.col("value").is_finite())
     bad = inside.filter(~pl.col("ok")).group_by("key").len()
     good = inside.filter("ok").group_by("step", "key").agg(pl.col("value").mean())

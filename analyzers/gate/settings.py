@@ -12,6 +12,9 @@ from rlinsight.analyzers.gate.observation import Better
 
 Correction = Literal["bh", "holm", "none"]
 
+#: What windows are matched on: a condition explains a difference, and is none itself.
+CONDITIONS: Final = ("validations", "checkpoints", "length")
+
 #: Of a logged metric the name in the trace follows this.
 LOGGED: Final = "logged:"
 
@@ -56,7 +59,8 @@ class Settings:
     is a history that shows it, as a share of the corridor; `max_extrapolation` how far beyond the
     lengths of the baseline's windows lengths can still be matched, as a share of their mean.
     `metrics` maps names (fnmatch) to their settings, later ones win; a name beginning with
-    `logged:` that has no wildcard must be there.
+    `logged:` that has no wildcard must be there. `match_on` are the conditions at which runs are
+    compared: one that the runs were meant to differ in is left out.
     """
 
     alpha: float = 0.01
@@ -67,6 +71,7 @@ class Settings:
     max_extrapolation: float = 0.1
     metrics: Mapping[str, MetricSettings] = field(default_factory=dict)
     acknowledged: tuple[Acknowledged, ...] = ()
+    match_on: tuple[str, ...] = CONDITIONS
 
     def of(self, name: str, default: MetricSettings) -> MetricSettings:
         """Return the settings of one metric, `default` where the file is silent."""

@@ -64,23 +64,6 @@ class StepGrowth:
     pace_ratio: float | None
 
 
-@dataclass(frozen=True)
-class BalanceGain:
-    """What a change of the data-parallel balance gave; gains are shares of the time before.
-
-    `explained_share` is the part of the step's saving that training accounts for.
-    `implied_imbalance` is max / mean - 1 of the ranks' tokens before, had the change done
-    nothing but balance them perfectly.
-    """
-
-    verdict: Literal["dp_imbalance_fixed", "other_cause", "no_gain"]
-    step_gain: float
-    train_gain: float
-    explained_share: float | None
-    implied_imbalance: float
-    evidence: Literal["rank tokens", "times only"]
-
-
 def length_drift(steps: Sequence[float], mean_lengths: Sequence[float]) -> Drift | None:
     """Return the drift of `mean_lengths` (tokens) over `steps`; None with fewer than 2 steps.
 
@@ -169,31 +152,3 @@ def _ratio(early: pl.DataFrame, late: pl.DataFrame, column: str, plus: float = 0
     if not isinstance(first, (int, float)) or not isinstance(last, (int, float)):
         return None
     return (last + plus) / (first + plus) if first + plus > 0 else None
-
-
-def balance_gain(
-    step_s: tuple[float, float],
-    train_s: tuple[float, float],
-    dp_imbalance: tuple[float, float] | None = None,
-) -> BalanceGain:
-    """Return what balancing the ranks gave, from times (before, after) in seconds.
-
-    The same work is assumed. With `dp_imbalance` (before, after) the ranks' tokens must
-    account for at least half of the change of training time, on a log scale. Worked example
-    (Tencent-Hunyuan/UniRL#45): steps 78.1 to 64.0 s, training 28.4 to 15.3 s: step gain
-    0.181, of which training explains 93 %.
-    """
-    saved = step_s[0] - step_s[1]
-    explained = (train_s[0] - train_s[1]) / saved if saved else None
-    fixed = explained is not None and explained >= 0.5
-    if dp_imbalance is not None and fixed:
-        levelled = math.log((1 + dp_imbalance[0]) / (1 + dp_imbalance[1]))
-        fixed = levelled >= 0.5 * math.log(train_s[0] / train_s[1])
-    return BalanceGain(
-        verdict="no_gain" if saved <= 0 else "dp_imbalance_fixed" if fixed else "other_cause",
-        step_gain=saved / step_s[0],
-        train_gain=1 - train_s[1] / train_s[0],
-        explained_share=explained,
-        implied_imbalance=train_s[0] / train_s[1] - 1,
-        evidence="times only" if dp_imbalance is None else "rank tokens",
-    )

@@ -24,6 +24,7 @@ COMMANDS: Final = (
     "baseline",
     "advise",
     "whatif",
+    "compare",
     "validate",
     "doctor",
 )

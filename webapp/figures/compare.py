@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from rlinsight.analyzers.result import Estimate
+from rlinsight.analyzers.compare.series import Response
 from rlinsight.webapp import palette
-from rlinsight.webapp.figures.base import figure, line
+from rlinsight.webapp.figures.base import figure, line, rule
 from rlinsight.webapp.text import plain
 
 _DASHES: Final = ("solid", "dash", "dot", "dashdot")
@@ -37,31 +37,34 @@ def curves(runs: Sequence[Curve], x: str, y: str, percent: bool = False) -> Any:
     return drawn
 
 
-def response(points: Sequence[tuple[str, float, Estimate]], x: str, y: str) -> Any:
-    """A figure of merit against the knob that was varied, with 95 % intervals."""
-    ordered = sorted(points, key=lambda point: point[1])
-    known = [(name, at, e) for name, at, e in ordered if e.value is not None]
-    values = [e.value or 0.0 for _, _, e in known]
+def response(found: Response, variable: str) -> Any:
+    """A metric against what was varied, with 95 % intervals, its plateau shaded."""
+    points = found.points
     trace = go.Scatter(
-        x=[at for _, at, _ in known],
-        y=values,
+        x=[p.setting for p in points],
+        y=[p.value for p in points],
         mode="lines+markers",
         line={"color": palette.SERIES[0], "width": 2},
         marker={"size": 8},
         error_y={
             "type": "data",
             "symmetric": False,
-            "array": [
-                0 if e.high is None else e.high - v
-                for v, (_, _, e) in zip(values, known, strict=True)
-            ],
-            "arrayminus": [
-                0 if e.low is None else v - e.low
-                for v, (_, _, e) in zip(values, known, strict=True)
-            ],
+            "array": [0 if p.high is None else p.high - p.value for p in points],
+            "arrayminus": [0 if p.low is None else p.value - p.low for p in points],
             "thickness": 1.2,
         },
-        customdata=[plain(name) for name, _, _ in known],
+        customdata=[plain(", ".join(p.runs)) for p in points],
         hovertemplate="%{customdata}<br>%{x}: %{y:.4g}<extra></extra>",
     )
-    return figure(trace, x=x, y=y, hovermode="closest")
+    drawn = figure(trace, x=plain(variable), y=f"{found.metric}", hovermode="closest")
+    if found.unit == "share":
+        drawn.update_layout(yaxis_tickformat=".0%")
+    if found.plateau is not None:
+        drawn.add_vrect(
+            x0=found.plateau.start, x1=points[-1].setting, fillcolor=palette.SERIES[0],
+            opacity=0.12, line_width=0, annotation_text="plateau",
+            annotation_position="top left",
+        )  # fmt: skip
+    if found.knee is not None:
+        rule(drawn, x=found.knee, text="knee")
+    return drawn

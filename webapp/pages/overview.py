@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from dash import dcc, html
 
+from rlinsight.analyzers.device_time.per_window import idle_interval
 from rlinsight.analyzers.result import Report
 from rlinsight.report.units import number, percent, seconds
 from rlinsight.report.verdict import CAUSES, sentences
-from rlinsight.webapp import components, later, ledger, merit, tables, urls, words
+from rlinsight.webapp import components, later, ledger, tables, urls, words
 from rlinsight.webapp.components import card
 from rlinsight.webapp.figures import overview as figures
 from rlinsight.webapp.grid import Column, downloads, grid
@@ -101,10 +102,8 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _idle_interval(report: Report, pool: str) -> str:
-    found = merit.idle_ratio(report, pool)
-    if found.low is None or found.high is None:
-        return "too few version windows for an interval"
-    return components.percents(found.low, found.high)
+    found = idle_interval(report.versions, pool)
+    return components.percents(*found) if found else "too few version windows for an interval"
 
 
 def _device_time(report: Report) -> Iterator[Any]:

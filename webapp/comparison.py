@@ -1,0 +1,44 @@
+"""The runs of a comparison, read once for everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rlinsight.analyzers.compare.compare import compare
+from rlinsight.analyzers.compare.entrant import Entrant, entrant
+from rlinsight.analyzers.compare.result import Comparison
+from rlinsight.errors import RlinsightError
+from rlinsight.webapp import urls
+from rlinsight.webapp.store import Run, Store, UnknownRunError
+
+#: More runs than this are not compared at once.
+MOST: Final = 12
+
+
+def opened(store: Store, query: Mapping[str, str]) -> tuple[list[Run], dict[str, str]]:
+    """Return the runs in `runs=` that can be compared, and the others with the reason."""
+    runs, problems = [], {}
+    for run_id in urls.ids(query, "runs")[:MOST]:
+        try:
+            run = store.run(run_id)
+            _entrant(run)
+            runs.append(run)
+        except UnknownRunError:
+            continue
+        except RlinsightError as error:
+            problems[run_id] = str(error)
+    return runs, problems
+
+
+def comparison(runs: Sequence[Run], query: Mapping[str, str]) -> Comparison:
+    """Return the runs side by side; the first one is the reference.
+
+    Raises RlinsightError for fewer than two.
+    """
+    return compare([_entrant(run) for run in runs], knob=query.get("knob") or None)
+
+
+def _entrant(run: Run) -> Entrant:
+    # The id is what tells runs of the same name apart.
+    return run.once("entrant", lambda: entrant(run.id, run.trace, run.report))
