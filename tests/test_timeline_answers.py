@@ -139,6 +139,14 @@ def test_a_replica_generates_while_it_has_requests_and_each_has_a_slot(index):
     ]
 
 
+def test_requests_of_an_undeclared_lane_have_their_slots_too(tmp_path):
+    line = Timeline(tmp_path)
+    line.gen(0, 4, "ghost")
+    index = build(line.open())
+    assert [row[0] for row in drawn(index, whole(index, "ghost"))["ghost"]] == ["generate"]
+    assert drawn(index, whole(index, "requests:ghost"))["requests:ghost"]
+
+
 def test_devices_are_tiled_by_the_ledger(index):
     rows = drawn(index, whole(index, "device:n0/0"))["device:n0/0"]
     assert [start for _, _, start, _ in rows[1:]] == [end for _, _, _, end in rows[:-1]]

@@ -79,9 +79,14 @@ def _segments(trace: Trace) -> tuple[pl.DataFrame | None, str | None]:
 def _lanes(trace: Trace, table: pl.DataFrame) -> list[TimelineLane]:
     recorded = [str(name) for name in table["lane"].unique()]
     owners = sorted(name for name in recorded if name.startswith(BUBBLES_OF))[::-1]
-    made = {*owners, *(name for name in recorded if name.startswith((REQUESTS_OF, "device:")))}
-    prefix = len(BUBBLES_OF)
-    return lanes_of(trace.topology, set(recorded) - made, [name[prefix:] for name in owners])
+    requested = {name for name in recorded if name.startswith(REQUESTS_OF)}
+    made = {*owners, *requested, *(name for name in recorded if name.startswith("device:"))}
+    return lanes_of(
+        trace.topology,
+        set(recorded) - made,
+        [name.removeprefix(BUBBLES_OF) for name in owners],
+        {name.removeprefix(REQUESTS_OF) for name in requested},
+    )
 
 
 def _items(

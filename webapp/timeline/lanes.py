@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -57,18 +57,20 @@ class TimelineLane:
 
 
 def lanes_of(
-    topology: Topology, recorded: Iterable[str], bubbles: Sequence[str]
+    topology: Topology, recorded: Iterable[str], bubbles: Sequence[str], requested: Set[str]
 ) -> list[TimelineLane]:
     """Return all lanes, in the order they are drawn.
 
-    `recorded` are the lanes that rows name, declared or not, `bubbles` the owners of bubbles.
+    `recorded` are the lanes that rows name and `requested` those that requests name, declared or
+    not; `bubbles` are the owners of bubbles.
     """
     declared = {lane.id for lane in topology.lanes}
-    unknown = [Lane(name, role="other") for name in sorted(set(recorded) - declared)]
+    named = set(recorded) | requested
+    unknown = [Lane(name, role="other") for name in sorted(named - declared)]
     found = [_bubbles(owner) for owner in bubbles]
     for lane in (*topology.lanes, *unknown):
         found.append(_lane(lane))
-        if lane.role == "replica":
+        if lane.role == "replica" or lane.id in requested:
             found.append(_requests(lane))
     found += [
         TimelineLane(
