@@ -156,3 +156,17 @@ def test_responses_that_may_not_go_on_end_with_what_they_have():
     job.truncate(job.standalone)
     assert ended == [group]
     assert job.tokens[group] == pytest.approx(4.0)
+
+
+def test_loads_count_what_runs_waits_and_is_parked():
+    pool = replicas(2, pace=(1.0, 1.0))  # one slot each
+    submit(pool, 3, 3, 3, replica=0)
+    pool.close([1])
+    submit(pool, 2, replica=1)
+    assert pool.loads() == [3, 1]
+    pool.run(3.5)
+    assert pool.loads() == [2, 1]
+    pool.abort(4.0, [0])
+    assert pool.loads() == [0, 1]
+    assert len(pool.open([1])) == 1
+    assert pool.loads() == [0, 0]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
+from heapq import heapify, heapreplace
 from math import inf
 
 #: In place of a group: see `Replicas.run`.
@@ -43,6 +44,8 @@ class Replicas:
         self._groups: list[list[int]] = [[] for _ in range(count)]
         self._waiting: list[deque[tuple[float, int]]] = [deque() for _ in range(count)]
         self._parked: list[list[tuple[float, int]]] = [[] for _ in range(count)]
+        # What runs, waits or is parked on each replica, x count + its number: least loaded first.
+        self._keys = list(range(count))
         self._clock = [0.0] * count
         self._seen = [0.0] * count  # when each clock was read last
         self._busy_since = [inf] * count
@@ -56,21 +59,25 @@ class Replicas:
 
     def loads(self) -> list[int]:
         """Return the requests in flight on each replica, as the load balancer counts them."""
-        return [
-            len(ends) + len(waiting) + len(parked)
-            for ends, waiting, parked in zip(self._ends, self._waiting, self._parked, strict=True)
-        ]
+        return [key // len(self._keys) for key in self._keys]
 
     def route(self, count: int) -> list[int]:
         """Return the replica of each of `count` new requests: always a least loaded one."""
-        loads = self.loads()
-        heap = [(loads[replica], replica) for replica in self.routed]
-        if len(heap) == 1:
-            return [heap[0][1]] * count
-        return _least_loaded(heap, count)
+        if len(self.routed) == 1:
+            return self.routed * count
+        every = len(self._keys)
+        heap = [self._keys[replica] for replica in self.routed]
+        heapify(heap)
+        chosen = []
+        for _ in range(count):
+            key = heap[0]
+            heapreplace(heap, key + every)
+            chosen.append(key % every)
+        return chosen
 
     def submit(self, now: float, replica: int, work: float, group: int) -> None:
         """Hand a response to a replica, which parks it behind a closed gate."""
+        self._keys[replica] += len(self._keys)
         if self.closed[replica]:
             self._parked[replica].append((work, group))
         elif len(self._ends[replica]) >= self.capacity:
@@ -86,6 +93,7 @@ class Replicas:
         """
         due, ends, groups, left = self._due, self._ends, self._groups, self.left
         clock, seen, token_s, waiting = self._clock, self._seen, self.token_s, self._waiting
+        keys, every = self._keys, len(self._keys)
         while True:
             now = min(due)
             if now > until or now == inf:
@@ -95,6 +103,7 @@ class Replicas:
             clock[replica] = running.pop(0)
             seen[replica] = now
             group = groups[replica].pop(0)
+            keys[replica] -= every
             dry = False
             if waiting[replica]:
                 self._start(now, replica, *waiting[replica].popleft())
@@ -132,6 +141,7 @@ class Replicas:
                 for end, group in zip(self._ends[replica], self._groups[replica], strict=True)
             ]
             stopped += [(replica, work, group) for work, group in self._waiting[replica]]
+            self._keys[replica] = len(self._parked[replica]) * len(self._keys) + replica
             self._waiting[replica].clear()
             if self._ends[replica]:
                 self._idle(now, replica)
@@ -145,6 +155,7 @@ class Replicas:
         """Give back what is parked at a gate."""
         parked = [(replica, work, group) for work, group in self._parked[replica]]
         self._parked[replica].clear()
+        self._keys[replica] -= len(parked) * len(self._keys)
         return parked
 
     def open(self, replicas: Sequence[int]) -> list[tuple[int, float, int]]:
@@ -177,29 +188,18 @@ class Replicas:
         return self._clock[replica] + (now - self._seen[replica]) / self.token_s[running]
 
     def _start(self, now: float, replica: int, work: float, group: int) -> None:
-        ends = self._ends[replica]
+        ends, token_s = self._ends[replica], self.token_s
         running = len(ends)
         at = self._clock[replica]
         if running:
-            at += (now - self._seen[replica]) / self.token_s[running]
+            at += (now - self._seen[replica]) / token_s[running]
         elif self._busy_since[replica] == inf:
             self._busy_since[replica] = max(now, self._idle_since[replica])
-        self._clock[replica], self._seen[replica] = at, now
-        pace = self.token_s[running + 1]
+        self._clock[replica] = at
+        self._seen[replica] = now
+        pace = token_s[running + 1]
         end = at + work + self.start_s / pace
         place = bisect_right(ends, end)
         ends.insert(place, end)
         self._groups[replica].insert(place, group)
         self._due[replica] = now + (ends[0] - at) * pace
-
-
-def _least_loaded(heap: list[tuple[int, int]], count: int) -> list[int]:
-    from heapq import heapify, heapreplace
-
-    heapify(heap)
-    chosen = []
-    for _ in range(count):
-        load, replica = heap[0]
-        heapreplace(heap, (load + 1, replica))
-        chosen.append(replica)
-    return chosen
