@@ -147,7 +147,7 @@ def _case(run: Run) -> Case:
         calibration = calibrated(run)
     except RlinsightError:
         calibration = None
-    return Case(run.report, run.trace.manifest.config, calibration)
+    return Case(run.report, run.trace.manifest.config, calibration, topology=run.trace.topology)
 
 
 def pareto(run: Run) -> Sweep:

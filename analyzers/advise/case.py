@@ -11,6 +11,7 @@ from rlinsight.analyzers.result import Report
 from rlinsight.analyzers.simulate import Calibration, Effect, Knobs, predict_change
 from rlinsight.analyzers.simulate.overrides import override, pool_override
 from rlinsight.errors import RlinsightError
+from rlinsight.trace.topology import Topology
 
 #: A change whose predicted gain is smaller is not worth an experiment.
 WORTH_TRYING: Final = 0.03
@@ -21,7 +22,8 @@ _SHOWN: Final = 3
 class Case:
     """`calibration` is None where the trace does not allow one: then nothing is predicted.
 
-    `wall_clock` makes wall-clock throughput the objective, else it is throughput per device.
+    `topology` tells on which nodes the replicas are, where it is known. `wall_clock` makes
+    wall-clock throughput the objective, else it is throughput per device.
     """
 
     report: Report
@@ -29,6 +31,7 @@ class Case:
     calibration: Calibration | None
     wall_clock: bool = False
     seeds: Sequence[int] = (0, 1, 2, 3, 4)
+    topology: Topology | None = None
     _asked: dict[str, Effect | None] = field(default_factory=dict)
 
     @property

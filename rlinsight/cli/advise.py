@@ -86,7 +86,9 @@ def _case(trace: str, *, wall_clock: bool, seeds: int) -> Case:
         calibration = Calibration.from_report(opened, report)
     except (TraceError, ConfigError) as error:
         typer.echo(f"no effects are predicted: {error}", err=True)
-    return Case(report, opened.manifest.config, calibration, wall_clock, range(seeds))
+    return Case(
+        report, opened.manifest.config, calibration, wall_clock, range(seeds), opened.topology
+    )
 
 
 def _explained(name: str) -> str:

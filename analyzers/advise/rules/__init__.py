@@ -8,6 +8,7 @@ from rlinsight.analyzers.advise.finding import Rule
 from rlinsight.analyzers.advise.rules import (
     asynchronous,
     batching,
+    corruption,
     engine,
     memory,
     resources,
@@ -15,18 +16,23 @@ from rlinsight.analyzers.advise.rules import (
     staleness,
     sync,
     tail,
+    tools,
+    update_size,
     validation,
 )
 
 RULES: Final[tuple[Rule, ...]] = (
     *sync.CORRECTNESS,
+    *corruption.RULES,
     *resources.RULES,
     *asynchronous.RULES,
     *validation.RULES,
     *routing.RULES,
     *sync.RULES,
     *engine.RULES,
+    *tools.RULES,
     *batching.RULES,
+    *update_size.RULES,
     *memory.RULES,
     *tail.RULES,
     *staleness.RULES,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rlinsight.analyzers.advise.case import Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
+from rlinsight.analyzers.engines.pressure import KvPressure
 
 QUEUES: Final = 0.30
 #: A replica under pressure gives up this share of its slots.
 GIVE_UP: Final = 0.25
+#: Replicas with fewer of their slots in use have room for more prompts.
+ROOM: Final = 0.70
+WAITS: Final = 0.10
 
 
 def concurrency(case: Case) -> Proposal | str:
@@ -34,6 +38,40 @@ def concurrency(case: Case) -> Proposal | str:
     return case.propose(says, (case.shown("time with more requests than slots", share),), effect)
 
 
+def concurrent_samples(case: Case) -> Proposal | str:
+    """More prompts per replica, where the limit of fully_async leaves slots and memory unused."""
+    if case.mode() != "fully_async" or case.knobs is None:
+        return "only fully_async limits prompts per replica"
+    knobs = case.knobs
+    limit = knobs.standalone_replicas * knobs.concurrent_samples
+    if limit >= knobs.max_required_samples:
+        return f"the staleness quota ({knobs.max_required_samples} prompts) binds before the limit"
+    if case.report.balance.kv_pressure:
+        return "the KV cache is under pressure: more requests would be preempted"
+    kind = case.report.slots.by_kind.get("standalone")
+    used = kind.utilization if kind is not None else None
+    if used is None or used >= ROOM:
+        return "the slots of the replicas are not known" if used is None else (
+            f"{used:.0%} of the slots are in use"
+        )  # fmt: skip
+    waits = case.bubble("trainer", "wait_samples", "long_tail")
+    if waits < WAITS:
+        return f"the trainer waits {waits:.1%} of its time"
+    more = [{"concurrent_samples": knobs.concurrent_samples * factor} for factor in (2, 4)]
+    effect = case.best(more)
+    if effect is None:
+        return "more prompts per replica are predicted to gain nothing"
+    says = (
+        f"{used:.0%} of the slots are in use while the trainer waits {waits:.0%} of its time: the "
+        f"limit of {knobs.concurrent_samples} prompts per replica is what holds the rollouts."
+    )
+    evidence = (
+        case.shown("slots in use", used),
+        case.shown("trainer waits for samples", waits, owner="trainer", causes=("wait_samples",)),
+    )
+    return case.propose(says, evidence, effect)
+
+
 def kv_pressure(case: Case) -> Proposal | str:
     """Engines that preempt recompute what they had: fewer at once."""
     pressed = case.report.balance.kv_pressure
@@ -43,7 +81,7 @@ def kv_pressure(case: Case) -> Proposal | str:
     says = (
         f"`{worst.lane}` fills {worst.peak:.0%} of its KV cache"
         f"{f' and preempted {worst.preemptions} requests' if worst.preemptions else ''}: give it "
-        "more memory, or fewer sequences at once. The ceiling of this is small."
+        f"more memory, or fewer sequences at once. {_ceiling(case, pressed)}"
     )
     evidence = (case.shown("KV cache, peak", worst.peak),)
     if case.knobs is None:
@@ -54,18 +92,46 @@ def kv_pressure(case: Case) -> Proposal | str:
     return Proposal(says, evidence, changes, case.overrides(changes))
 
 
+def _ceiling(case: Case, pressed: Sequence[KvPressure]) -> str:
+    """Say how much can be gained at most: what preempted requests compute a second time."""
+    spread, tokens = case.report.balance.requests, case.report.tokens
+    preempted = sum(replica.preemptions or 0 for replica in pressed)
+    requests = spread.requests if spread is not None else None
+    if not preempted or not requests or tokens is None:
+        return "The ceiling of this is small: what is computed twice."
+    return (
+        f"At most {preempted / requests:.1%} of the requests were computed twice: a small ceiling."
+    )
+
+
 def slow_replica(case: Case) -> Proposal | str:
-    """A replica that is slower than its peers at the same load."""
+    """A replica that is slower than its peers at the same load, and the node of all such."""
     slow = [replica for replica in case.report.balance.replicas if replica.slow]
     if not slow:
         return "no replica is slower than its peers at equal load"
     worst = max(slow, key=lambda replica: replica.slowdown or 0.0)
     slowdown = worst.slowdown or 0.0
+    node = _node_of(case, [replica.lane for replica in slow])
+    place = f"node `{node}`, where all slow replicas are" if node else "its node"
     says = (
         f"`{worst.lane}` needs {slowdown:.2f} times its peers' time per token at equal load: check "
-        "clocks, temperature and neighbours of its node, or leave the node out."
+        f"clocks, temperature and neighbours of {place}, or leave the node out."
     )
     return Proposal(says, (case.shown("slowdown", slowdown, "x"),))
+
+
+def _node_of(case: Case, slow: Sequence[str]) -> str | None:
+    """Return the node that holds all slow replicas and no other, None where there is none."""
+    if case.topology is None:
+        return None
+    nodes = {device.id: device.node for device in case.topology.devices}
+    places = {
+        lane.id: {nodes[device] for device in lane.devices if device in nodes}
+        for lane in case.topology.replicas()
+    }
+    of_slow = set().union(*(places.get(lane, set()) for lane in slow))
+    of_others = set().union(*(found for lane, found in places.items() if lane not in slow))
+    return of_slow.pop() if len(of_slow) == 1 and not of_slow & of_others else None
 
 
 def _more(case: Case) -> list[Mapping[str, object]]:
@@ -85,6 +151,16 @@ RULES: Final = (
         risk="KV pressure and preemption when responses get longer; each response decodes slower.",
         verify="Tokens per second of the replicas rise, without preemptions.",
         falsifier="Tokens per second stay: the engine was bound by compute.",
+    ),
+    Rule(
+        name="concurrent_samples", tier=3, variables="engine", check=concurrent_samples,
+        asks="Does the limit of prompts per replica leave slots unused?",
+        fires="fully_async, the limit binds before the staleness quota, less than "
+        f"{ROOM:.0%} of the slots are in use without KV pressure, the trainer waits at least "
+        f"{WAITS:.0%}, and more are predicted to gain",
+        risk="KV pressure when responses get longer; more prompts span a sync.",
+        verify="Slots in use rise, the trainer's wait falls.",
+        falsifier="Slots stay as they are: the tail of each group, not the limit, empties them.",
     ),
     Rule(
         name="slow_replica", tier=3, variables="engine", check=slow_replica,

@@ -7,6 +7,8 @@ from typing import Final
 
 from rlinsight.analyzers.advise.case import Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
+from rlinsight.analyzers.advise.rules.tools import TOOLS, tool_share
+from rlinsight.analyzers.simulate.overrides import setting
 
 IDLE: Final = 0.15
 BUSY: Final = 0.10
@@ -14,21 +16,27 @@ _WAITS: Final = ("wait_samples", "long_tail", "poll_interval")
 
 
 def fewer_rollouters(case: Case) -> Proposal | str:
-    """Whole replicas are given up while throughput per device rises by it."""
+    """Whole replicas are given up, or their devices given to the trainer, whichever gains more.
+
+    The trainer only takes devices that its batches still divide by. By the wall clock nothing is
+    given up: devices only move.
+    """
     if (idle := case.idle("rollouter")) is None:
         return "no devices of their own generate"
     waits = case.bubble("trainer", *_WAITS)
     if idle < IDLE or waits > BUSY:
         return f"the rollouters idle {idle:.1%} and the trainer waits {waits:.1%}"
-    if case.wall_clock:
-        return "fewer devices never shorten the wall clock"
-    replicas = case.knobs.standalone_replicas if case.knobs else 1
-    effect = case.best([{"rollout_replicas": n} for n in _below(replicas)])
+    if case.knobs is None:
+        return "not calibrated"
+    effect = case.best(_fewer(case))
     if effect is None:
-        return "no smaller number of replicas is predicted to raise throughput per device"
+        objective = "the wall-clock throughput" if case.wall_clock else "throughput per device"
+        return f"no smaller number of replicas is predicted to raise {objective}"
+    replicas = case.knobs.standalone_replicas
+    moved = "; the trainer takes their devices" if "trainer_devices" in effect.changes else ""
     says = (
         f"The rollouters idle {idle:.0%} of their time and the trainer hardly waits: "
-        f"{effect.changes['rollout_replicas']} instead of {replicas} replicas are enough."
+        f"{effect.changes['rollout_replicas']} instead of {replicas} replicas are enough{moved}."
     )
     evidence = (
         case.shown("rollouter idle", idle, owner="rollouter", causes=_causes(case, "rollouter")),
@@ -42,6 +50,8 @@ def more_rollouters(case: Case) -> Proposal | str:
     if (idle := case.idle("rollouter")) is None:
         return "no devices of their own generate"
     waits = case.bubble("trainer", *_WAITS)
+    if (tools := tool_share(case)) is not None and tools >= TOOLS:
+        return f"tools take {tools:.0%} of the trajectories' time: devices would wait for them too"
     if waits < IDLE or idle > BUSY:
         return f"the trainer waits {waits:.1%} and the rollouters idle {idle:.1%}"
     effect = case.best(_more(case))
@@ -65,6 +75,27 @@ def _below(replicas: int) -> list[int]:
     return sorted({replicas * part // 8 for part in range(3, 8)})
 
 
+def _fewer(case: Case) -> list[Mapping[str, object]]:
+    assert case.knobs is not None
+    replicas, per = case.knobs.standalone_replicas, case.knobs.tensor_parallel
+    options: list[Mapping[str, object]] = []
+    for left in _below(replicas):
+        if not case.wall_clock:
+            options.append({"rollout_replicas": left})
+        more = case.knobs.trainer_devices + (replicas - left) * per
+        if divides(case, more):
+            options.append({"rollout_replicas": left, "trainer_devices": more})
+    return options
+
+
+def divides(case: Case, devices: int) -> bool:
+    """Whether an update's sequences divide by the data-parallel ranks of so many devices."""
+    assert case.knobs is not None
+    parallel = setting(case.config, "actor_rollout_ref.actor.ulysses_sequence_parallel_size") or 1
+    ranks, rest = divmod(devices, int(parallel))
+    return not rest and case.knobs.update_prompts * case.knobs.group_size % ranks == 0
+
+
 def _more(case: Case) -> list[Mapping[str, object]]:
     if case.knobs is None:
         return []
@@ -73,7 +104,7 @@ def _more(case: Case) -> list[Mapping[str, object]]:
     for more in sorted({1, max(1, replicas // 4), max(1, replicas // 2), replicas}):
         options.append({"rollout_replicas": replicas + more})
         left = case.knobs.trainer_devices - more * per
-        if left >= per:
+        if left >= per and divides(case, left):
             options.append({"rollout_replicas": replicas + more, "trainer_devices": left})
     return options
 
@@ -87,16 +118,18 @@ RULES: Final = (
         name="fewer_rollouters", tier=1, variables="resources", check=fewer_rollouters,
         asks="Do rollout devices idle while the trainer is busy?",
         fires=f"rollouters idle at least {IDLE:.0%}, the trainer waits at most {BUSY:.0%}, and a "
-        "smaller number of replicas is predicted to raise throughput per device",
+        "smaller number of replicas, given up or given to the trainer, is predicted to gain by the "
+        "objective",
         risk="Longer responses later in training may need the replicas again.",
-        verify="Throughput per device rises; the trainer's wait stays low.",
+        verify="Throughput rises by about the predicted share; the trainer's wait stays low.",
         falsifier="The trainer starts to wait: the idle time was uneven, not spare.",
     ),
     Rule(
         name="more_rollouters", tier=1, variables="resources", check=more_rollouters,
         asks="Does the trainer wait while all rollout devices are busy?",
-        fires=f"the trainer waits at least {IDLE:.0%}, rollouters idle at most {BUSY:.0%}, and "
-        "another split is predicted to gain by the objective",
+        fires=f"the trainer waits at least {IDLE:.0%}, rollouters idle at most {BUSY:.0%}, tools "
+        f"take less than {TOOLS:.0%} of the trajectories' time, and another split is predicted to "
+        "gain by the objective",
         risk="Fewer trainer devices leave less memory for each: the token budget may have to fall.",
         verify="The trainer's wait falls; throughput rises by about the predicted share.",
         falsifier="The wait stays: it is not the number of replicas but a tail or a quota.",

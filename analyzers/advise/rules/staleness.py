@@ -13,6 +13,12 @@ WAITS: Final = 0.08
 #: Waits that differ by less are the same: the plateau.
 PLATEAU: Final = 0.02
 _STEP: Final = 0.1
+#: A reward whose volatility is this large beside its mean is not stable.
+VOLATILE: Final = 0.5
+#: From this part of an update on, staleness covers one in part only.
+BEYOND: Final = 0.05
+#: A loss below this is none.
+FREE: Final = 0.01
 #: Without a proximal policy of its own (decoupled PPO) staleness is kept lower.
 SAFE: Final = 0.5
 SAFE_DECOUPLED: Final = 1.0
@@ -27,6 +33,8 @@ def raise_staleness(case: Case) -> Proposal | str:
         return f"the trainer waits {waits:.1%} of its time"
     if (kl := case.report.quality.kl) is not None and kl.level != "healthy":
         return f"rollout_corr/kl is {kl.level}: more staleness would cost quality"
+    if (unstable := _unstable(case)) is not None:
+        return f"{unstable}: more staleness would cost quality"
     now, limit = case.knobs.staleness_threshold, _limit(case)
     steps = round((limit - now) / _STEP)
     values = [round(now + _STEP * i, 2) for i in range(1, steps + 1)]
@@ -59,6 +67,52 @@ def plateau(effects: list[Effect]) -> Effect:
     return next(one for one, wait in zip(effects, waits, strict=True) if wait <= enough)
 
 
+def _unstable(case: Case) -> str | None:
+    """Return why rewards forbid more staleness, None where they do not."""
+    quality = case.report.quality
+    reward, volatility = quality.reward, quality.reward_volatility
+    if reward is None:
+        return None
+    slope = reward.per_step
+    if reward.significant and slope is not None and slope < 0:
+        return f"the reward falls by {-slope:.2g} a step"
+    if volatility is not None and volatility >= VOLATILE * abs(reward.mean):
+        return f"the reward's volatility ({volatility:.2g}) is large beside its mean"
+    return None
+
+
+def staleness_coverage(case: Case) -> Proposal | str:
+    """Staleness beyond the last update that it covers in full is given up where that costs nothing.
+
+    A staleness s with a sync every k updates covers floor(s k) of the k in full: 0.3 with k = 8
+    is 2.4, so the first two, and 0.25 covers the same two.
+    """
+    analytic = case.report.coverage.analytic
+    if analytic is None or case.knobs is None or case.mode() != "fully_async":
+        return "only fully_async has a staleness threshold"
+    beyond = analytic.steps_ahead - analytic.steps_covered
+    if beyond < BEYOND:
+        return (
+            f"a staleness of {analytic.staleness:g} covers {analytic.steps_covered} of "
+            f"{analytic.sync_every} updates in full and hardly more"
+        )
+    if isinstance(raise_staleness(case), Proposal):
+        return "raising the staleness is predicted to gain"
+    lower = analytic.steps_covered / analytic.sync_every
+    effect = case.effect({"staleness_threshold": lower})
+    gain = case.gain(effect)
+    if effect is None or gain is None or gain < -FREE:
+        cost = "cannot be predicted" if gain is None else f"is predicted to cost {-gain:.1%}"
+        return f"giving up the staleness beyond {lower:g} {cost}"
+    says = (
+        f"A staleness of {analytic.staleness:g} covers {analytic.steps_covered} of "
+        f"{analytic.sync_every} updates in full, as {lower:g} does: samples get fresher for "
+        "nothing."
+    )
+    shown = case.shown("updates covered in part only", beyond, "count")
+    return case.propose(says, (shown,), effect)
+
+
 def sampling_collapse(case: Case) -> Proposal | str:
     """Sequence-level importance weights of long responses collapse onto a few samples."""
     size = case.report.quality.effective_sample_size
@@ -85,10 +139,21 @@ RULES: Final = (
         costs_quality=True,
         asks="Does the staleness quota make the trainer wait?",
         fires=f"fully_async, the trainer waits at least {WAITS:.0%}, rollout_corr/kl is healthy, "
-        f"and at most {SAFE} ({SAFE_DECOUPLED} with decoupled PPO) is predicted to gain",
+        f"the reward neither falls nor varies by {VOLATILE:.0%} of its mean, and at most {SAFE} "
+        f"({SAFE_DECOUPLED} with decoupled PPO) is predicted to gain",
         risk="Off-policy data: watch rollout_corr/kl, reward volatility and validation accuracy.",
         verify="The wait falls as predicted; quality figures stay.",
         falsifier="The wait stays: generation is too slow, not held back.",
+    ),
+    Rule(
+        name="staleness_coverage", tier=4, variables="staleness", check=staleness_coverage,
+        asks="Does the staleness buy whole updates?",
+        fires=f"fully_async, at least {BEYOND:g} of an update is covered in part only, and "
+        "lowering the threshold to what is covered in full is predicted to cost less than "
+        f"{FREE:.0%}",
+        risk="Less slack for longer responses later in training.",
+        verify="The mean lag falls; throughput stays.",
+        falsifier="The trainer's wait rises: the part of an update was worth its staleness.",
     ),
     Rule(
         name="sampling_collapse", tier=4, variables="data", check=sampling_collapse,

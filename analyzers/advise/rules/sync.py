@@ -6,9 +6,17 @@ from typing import Final
 
 from rlinsight.analyzers.advise.case import Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
+from rlinsight.analyzers.simulate.overrides import setting
 
 SHARE: Final = 0.08
 HOOKS: Final = 0.02
+#: Share of a sync that moving weights takes at least, to be what is to be made faster.
+TRANSFER: Final = 0.50
+#: Buckets above this gain nothing more and cost their memory on both sides.
+LARGEST_MB: Final = 8192
+#: The collective backend of each kind of device.
+BACKENDS: Final = {"cuda": "nccl", "npu": "hccl"}
+_ENGINE: Final = "actor_rollout_ref.rollout.checkpoint_engine"
 
 
 def stale_shard(case: Case) -> Proposal | str:
@@ -38,6 +46,44 @@ def sync_cost(case: Case) -> Proposal | str:
     says = f"Weight syncs take {share:.0%} of the trainer's time: synchronize half as often."
     shown = case.shown("weight sync", share, owner="trainer", causes=("weight_sync_wait",))
     return case.propose(says, (shown,), effect)
+
+
+def sync_transfer(case: Case) -> Proposal | str:
+    """Moving the weights is what syncs take long for: a faster backend, then larger buckets."""
+    report = case.report.sync
+    share = case.state("trainer", "weight_sync") + case.bubble("trainer", "weight_sync_wait")
+    if report is None or share < SHARE:
+        return f"syncs take {share:.1%} of the trainer's time"
+    kind = report.by_backend[report.main]
+    moved = kind.mean_s.get("transfer", 0.0) * kind.syncs
+    part = moved / kind.total_s if kind.total_s else 0.0
+    if kind.dominant != "transfer" or part < TRANSFER:
+        return f"moving weights is {part:.0%} of a sync"
+    override = _faster(case)
+    if override is None:
+        return f"moving weights is {part:.0%} of a sync, over the fastest setting known here"
+    says = (
+        f"Syncs take {share:.0%} of the trainer's time, {part:.0%} of it moving weights over "
+        f"`{report.main}`: move them faster. All that can be gained is {share * part:.0%}."
+    )
+    evidence = (
+        case.shown("weight sync", share, owner="trainer", causes=("weight_sync_wait",)),
+        case.shown("moving weights, of a sync", part),
+    )
+    return Proposal(says, evidence, {}, (override,))
+
+
+def _faster(case: Case) -> str | None:
+    """Return the override of the device's own collective backend, or of larger buckets."""
+    backend = setting(case.config, f"{_ENGINE}.backend")
+    kinds = case.report.run.device_kinds
+    best = next((BACKENDS[kind] for kind in kinds if kind in BACKENDS), None)
+    if backend == "naive" and best is not None and case.mode() in ("separate_async", "fully_async"):
+        return f"{_ENGINE}.backend={best}"
+    size = setting(case.config, f"{_ENGINE}.update_weights_bucket_megabytes")
+    if isinstance(size, int) and size < LARGEST_MB:
+        return f"{_ENGINE}.update_weights_bucket_megabytes={2 * size}"
+    return None
 
 
 def sync_growth(case: Case) -> Proposal | str:
@@ -85,6 +131,15 @@ RULES: Final = (
         risk="None: it is a defect, not a setting.",
         verify="Sync times stay level.",
         falsifier="Requests in flight grew, not the transfer: see the stages.",
+    ),
+    Rule(
+        name="sync_transfer", tier=2, variables="sync", check=sync_transfer,
+        asks="Is moving the weights what syncs take long for?",
+        fires=f"syncs and waits for them take at least {SHARE:.0%} of the trainer's time, at least "
+        f"{TRANSFER:.0%} of it moving weights, and backend or bucket size can be faster",
+        risk="Larger buckets need their memory on both sides; another backend its own network.",
+        verify="The transfer stage of a sync gets shorter.",
+        falsifier="It stays: the network is full, or the replicas are late.",
     ),
     Rule(
         name="sync_cost", tier=2, variables="sync", check=sync_cost, costs_quality=True,
