@@ -68,6 +68,26 @@ def test_a_live_run_appears_grows_and_ends(visitor, serve, recorder, tmp_path, a
     visitor.settle()
 
 
+def test_the_mark_of_a_live_timeline_ends_with_the_run_after_it_was_moved(
+    visitor, serve, recorder, tmp_path
+):
+    (tmp_path / "runs").mkdir(exist_ok=True)
+    address = serve(tmp_path / "runs")
+    page = visitor.page
+    page.goto(address)
+    page.get_by_role("link", name="now", exact=True).wait_for()
+    visitor.open(f"{address}/timeline?run=now", drawn=".rl-timeline[data-ready='1']")
+    page.locator(".tl-canvas").focus()
+    page.keyboard.press("w")  # closer, which moves the address along
+    page.wait_for_url("**from=**")
+    assert page.locator(".state").text_content() == "Live"
+    recorder.stdin.close()
+    recorder.wait(30)
+    page.locator(".state", has_text="Finished").wait_for()
+    assert "from=" in page.url  # the view has stayed
+    visitor.settle()
+
+
 def test_a_run_appears_in_the_list_while_it_is_open(visitor, serve, tmp_path):
     (tmp_path / "runs").mkdir()
     page = visitor.page

@@ -61,19 +61,25 @@ window.rlinsight.compareLink = function (rows) {
 (function () {
   const EVERY_MS = 2000;
   let shown = null;
+  let asked = null; // the address that Dash knows of
+  let address = null; // the same, or what became of it in place
+
+  const current = () => window.location.pathname + window.location.search;
 
   window.rlinsight.follow = function (stamp) {
-    shown = stamp;
+    const [of, mark] = stamp.split(" ");
+    if (of !== asked) asked = address = of;
+    shown = address + " " + mark;
   };
 
   // The address was changed in place; what is shown is that of the new one.
   window.rlinsight.moved = function () {
-    if (shown) shown = window.location.pathname + window.location.search + " " + shown.split(" ")[1];
+    address = current();
+    if (shown) shown = address + " " + shown.split(" ")[1];
   };
 
   async function look() {
-    const address = window.location.pathname + window.location.search;
-    if (document.hidden || !shown || shown.split(" ")[0] !== address) return;
+    if (document.hidden || !shown || shown.split(" ")[0] !== current()) return;
     const query = new URLSearchParams({
       path: window.location.pathname,
       search: window.location.search,

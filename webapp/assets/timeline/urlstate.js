@@ -79,6 +79,7 @@ window.rlTimeline = window.rlTimeline || {};
     const path = `${window.location.pathname}?${query}`;
     if (path !== window.location.pathname + window.location.search) {
       window.history.replaceState(window.history.state, "", path);
+      window.rlinsight.moved();
     }
   };
 })(window.rlTimeline);
