@@ -52,8 +52,11 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def visitor(browser, serve) -> Iterator[Visitor]:  # noqa: ARG001 - it leaves before the server
-    """A visitor whose page must end without an error and without asking anybody else."""
+def visitor(browser, serve) -> Iterator[Visitor]:
+    """A visitor whose page must end without an error and without asking anybody else.
+
+    It leaves before the server of `serve` goes.
+    """
     context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="light")
     made = visitor_of(context)
     yield made

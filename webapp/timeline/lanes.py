@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -57,7 +57,7 @@ class TimelineLane:
 
 
 def lanes_of(
-    topology: Topology, recorded: Iterable[str], bubbles: Sequence[str], requested: Set[str]
+    topology: Topology, recorded: Iterable[str], bubbles: Sequence[str], requested: Collection[str]
 ) -> list[TimelineLane]:
     """Return all lanes, in the order they are drawn.
 
@@ -65,7 +65,7 @@ def lanes_of(
     not; `bubbles` are the owners of bubbles.
     """
     declared = {lane.id for lane in topology.lanes}
-    named = set(recorded) | requested
+    named = {*recorded, *requested}
     unknown = [Lane(name, role="other") for name in sorted(named - declared)]
     found = [_bubbles(owner) for owner in bubbles]
     for lane in (*topology.lanes, *unknown):
