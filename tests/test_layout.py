@@ -53,7 +53,7 @@ def may_import(module: str, target: str) -> bool:
         return target in words or target.startswith((room, "rlinsight.analyzers"))
     if room == "rlinsight.baselines":
         return target.startswith(room)
-    if room in ("rlinsight.cli", "rlinsight.runs", "rlinsight.report"):
+    if room in ("rlinsight.__main__", "rlinsight.cli", "rlinsight.runs", "rlinsight.report"):
         return True
     # The trace may hand itself to the analyzers, and only inside a function.
     return target.startswith("rlinsight.analyzers") and module == "rlinsight.trace.reader"

@@ -25,6 +25,7 @@ COMMANDS: Final = (
     "advise",
     "whatif",
     "compare",
+    "tune",
     "validate",
     "doctor",
 )

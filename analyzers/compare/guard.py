@@ -1,0 +1,96 @@
+"""Whether a change cost training quality: what a faster run must not have lost.
+
+| figure | lost when |
+|---|---|
+| `rollout_corr/kl` | its level rose (healthy, raised, broken) |
+| effective sample size | it collapsed, and had not before |
+| mean reward | it is really lower over the steps that both runs have |
+| validation accuracy | at the last step that both validated at, more than `ACCURACY` lower |
+| reward volatility | more than `VOLATILITY` times what it was |
+
+Two short runs cannot show that quality was kept, only that it was clearly lost; accuracy and
+volatility have no test of their differences, so that their margins are wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rlinsight.analyzers.compare.curves import Curve
+from rlinsight.analyzers.compare.entrant import Entrant
+from rlinsight.analyzers.compare.result import Comparison
+from rlinsight.analyzers.gate.settings import LOGGED
+
+#: Accuracy may differ by so much between equal runs: points, and share of what it was.
+ACCURACY: Final = 0.05
+ACCURACY_SHARE: Final = 0.10
+VOLATILITY: Final = 2.0
+_LEVELS: Final = ("healthy", "raised", "broken")
+
+
+def losses(before: Entrant, after: Entrant, found: Comparison) -> tuple[str, ...]:
+    """Return what `after` lost beside `before`, one sentence each; `found` compares the two."""
+    return (
+        *_mismatch(before, after),
+        *_collapse(before, after),
+        *_reward(found, after.name),
+        *_accuracy(before, after),
+        *_volatility(before, after),
+    )
+
+
+def _mismatch(before: Entrant, after: Entrant) -> Iterator[str]:
+    old, new = before.report.quality.kl, after.report.quality.kl
+    if new is None:
+        return
+    was = "healthy" if old is None else old.level
+    if _LEVELS.index(new.level) > _LEVELS.index(was):
+        told = "not known" if old is None else f"{old.median:.2g} ({old.level})"
+        yield f"rollout_corr/kl is {new.median:.2g} ({new.level}), it was {told}"
+
+
+def _collapse(before: Entrant, after: Entrant) -> Iterator[str]:
+    old = before.report.quality.effective_sample_size
+    new = after.report.quality.effective_sample_size
+    if new is not None and new.collapsed and not (old is not None and old.collapsed):
+        yield f"the effective sample size has collapsed to {new.last:.2f}"
+
+
+def _reward(found: Comparison, name: str) -> Iterator[str]:
+    row = found.row(f"{LOGGED}critic/rewards/mean")
+    place = [run.name for run in found.runs].index(name)
+    cell = None if row is None else row.cells[place]
+    if cell is not None and cell.direction == "worse":
+        assert cell.value is not None
+        assert cell.reference is not None
+        yield f"the mean reward is {cell.value:.3g} instead of {cell.reference:.3g}"
+
+
+def _accuracy(before: Entrant, after: Entrant) -> Iterator[str]:
+    earlier = {curve.figure: curve for curve in before.curves if _is_accuracy(curve)}
+    for curve in after.curves:
+        if not (_is_accuracy(curve) and curve.figure in earlier):
+            continue
+        old, new = _values(earlier[curve.figure]), _values(curve)
+        common = [step for step in new if step in old]
+        if not common:
+            continue
+        step = max(common)
+        fell = old[step] - new[step]
+        if fell > max(ACCURACY, ACCURACY_SHARE * abs(old[step])):
+            yield (f"{curve.figure} at step {step:g} is {new[step]:.3g} instead of {old[step]:.3g}")
+
+
+def _volatility(before: Entrant, after: Entrant) -> Iterator[str]:
+    old, new = before.report.quality.reward_volatility, after.report.quality.reward_volatility
+    if old and new is not None and new > VOLATILITY * old:
+        yield f"the reward volatility is {new:.3g} instead of {old:.3g}"
+
+
+def _is_accuracy(curve: Curve) -> bool:
+    return curve.figure.startswith("val-core/")
+
+
+def _values(curve: Curve) -> dict[float, float]:
+    return {x: y for x, y in zip(curve.x, curve.y, strict=True) if y is not None}

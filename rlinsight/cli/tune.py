@@ -1,0 +1,110 @@
+"""`rlinsight tune`."""
+
+from __future__ import annotations
+
+import json as json_module
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from rlinsight.errors import PreflightError
+
+if TYPE_CHECKING:
+    from rlinsight.runs.tune.decide import Limits
+    from rlinsight.runs.tune.log import Log
+
+
+def tune(
+    config: Annotated[Path, typer.Argument(help="The run's YAML; see docs/run.md.")],
+    *,
+    to: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the log, runs and configurations. Default: tuning/NAME."),
+    ] = None,
+    objective: Annotated[
+        Literal["per-device", "wall-clock"],
+        typer.Option(help="What is to rise: throughput per device, or of the job."),
+    ] = "per-device",
+    max_runs: Annotated[
+        int, typer.Option(min=1, help="Runs of full size at most, the baseline is one.")
+    ] = 8,
+    max_hours: Annotated[
+        float | None, typer.Option(min=0.0, help="Hours of runs at most. Default: no limit.")
+    ] = None,
+    patience: Annotated[
+        int, typer.Option(min=1, help="Experiments in a row that may gain nothing.")
+    ] = 3,
+    allow_quality_risk: Annotated[
+        bool,
+        typer.Option("--allow-quality-risk", help="Also try what may cost training quality."),
+    ] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke/--no-smoke", help="Check the plumbing first.")
+    ] = True,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done next, and stop.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the log as JSON.")] = False,
+) -> None:
+    """Tune a run by experiments: measure, change one thing, measure again, keep it or not.
+
+    A smoke run, a baseline, then one finding of the advisor at a time, the cheapest kind first. A
+    change stays only if its gain is real and no quality was lost. Ends at a plateau, the quality
+    guard or the budget. Everything is in `tuning.md` and `tuning.json`; the same command again goes
+    on where it was cut off. docs/tune.md explains the decisions.
+    """
+    from rlinsight.runs.tune.begin import begun, effects
+    from rlinsight.runs.tune.decide import Limits
+    from rlinsight.runs.tune.loop import tune as loop
+
+    folder = (to or Path("tuning") / config.stem).absolute()
+    log = begun(config, folder, objective)
+    limits = Limits(max_runs, max_hours, patience, allow_quality_risk, smoke)
+    if dry_run:
+        _plan(log, limits, as_json=json)
+        return
+    # The JSON result has standard output to itself.
+    log = loop(log, limits, effects(log, lambda line: typer.echo(line, err=json)))
+    _show(log, as_json=json)
+    raise typer.Exit(_exit_code(log, limits))
+
+
+def _plan(log: Log, limits: Limits, *, as_json: bool) -> None:
+    from rlinsight.report.tune.plan import plan
+    from rlinsight.runs.tune.begin import refusal
+
+    refused = refusal(log.document)
+    if refused is not None:
+        raise PreflightError(refused)
+    found = plan(log, limits, refusal)
+    if as_json:
+        typer.echo(json_module.dumps(found.to_dict(), indent=1))
+        return
+    for line in found.lines:
+        typer.echo(line)
+    typer.echo("next: the same command without --dry-run")
+
+
+def _show(log: Log, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json_module.dumps(log.to_dict(), indent=1))
+        return
+    from rlinsight.cli.terminal import console
+    from rlinsight.report.tune.text import print_log
+
+    typer.echo("")
+    print_log(log, console())
+    best = Path(log.folder) / "best.yaml"
+    if log.kept is not None:
+        typer.echo(f"\nthe story: {Path(log.folder) / 'tuning.md'}")
+        typer.echo(f"next: rlinsight run --profile {shlex.quote(str(best))}")
+
+
+def _exit_code(log: Log, limits: Limits) -> int:
+    """1 where there was nothing to tune or quality was lost, as for a failed run."""
+    from rlinsight.runs.tune.decide import Stop, decide
+
+    action = decide(log, limits)
+    return int(isinstance(action, Stop) and action.failed)

@@ -1,0 +1,1 @@
+"""Renderers of a tuning: Markdown and terminal of the same log."""

@@ -1,0 +1,185 @@
+"""What a finished run showed: its figures, its advice, and how it compares with the kept run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import rlinsight
+from rlinsight.errors import ConfigError, RlinsightError, TraceError
+from rlinsight.runs.tune.log import Candidate, Judged, Measured, Objective
+
+if TYPE_CHECKING:
+    from rlinsight.analyzers.advise import Advice
+    from rlinsight.analyzers.advise.finding import Finding
+    from rlinsight.analyzers.compare.result import Comparison
+    from rlinsight.analyzers.gate.result import MetricVerdict
+    from rlinsight.analyzers.result import Report
+    from rlinsight.trace.reader import Trace
+
+#: The metric of the comparison that each objective is about.
+METRIC_OF: Final[dict[Objective, str]] = {
+    "per-device": "tokens_per_s_per_device",
+    "wall-clock": "samples_per_s",
+}
+#: A gain that is worth keeping a change for, relative; the advisor proposes from there on.
+LEAST: Final = 0.03
+#: A run with fewer steady windows shows nothing.
+WINDOWS: Final = 4
+
+
+def measured(trace: str, exit_code: int | None, objective: Objective) -> Measured:
+    """Return what a run of full size showed."""
+    problem = failure(trace, exit_code)
+    if problem is not None:
+        return Measured(problem)
+    opened = rlinsight.open(trace)
+    report = opened.analyze()
+    if report.liveness.forbids_tuning:
+        return Measured(f"it stands still: {report.liveness.alarms[0].sentence}")
+    return _figures(opened, report, objective)
+
+
+def failure(trace: str, exit_code: int | None) -> str | None:
+    """Return why a run did not succeed, None where it did."""
+    if exit_code is None:
+        return "its exit code is not known"
+    if exit_code != 0:
+        return f"it ended with exit code {exit_code}; see `console.log` of {trace}"
+    try:
+        recorded = rlinsight.open(trace).manifest.exit_code
+    except RlinsightError as error:
+        return f"its trace cannot be read: {error}"
+    return f"the training ended with exit code {recorded}" if recorded else None
+
+
+def _figures(trace: Trace, report: Report, objective: Objective) -> Measured:
+    rate = (
+        report.throughput.tokens_per_s_per_device
+        if objective == "per-device"
+        else report.throughput.samples_per_s
+    )
+    windows = len(report.versions)
+    if rate.value is None or windows < WINDOWS:
+        return Measured(
+            f"it has {windows} steady version windows, and {WINDOWS} are needed to judge by; raise "
+            "`steps`",
+            windows,
+        )
+    advice = _advice(trace, report, wall_clock=objective == "wall-clock")
+    return Measured(
+        problem=None,
+        windows=windows,
+        value=rate.value,
+        low=rate.low,
+        high=rate.high,
+        figures=dict(_beside(report)),
+        answer=advice.answer,
+        candidates=tuple(_candidate(one, objective) for one in advice.findings),
+        cleared=dict(advice.cleared),
+    )
+
+
+def _beside(report: Report) -> Iterator[tuple[str, float | None]]:
+    for name, pool in report.pools.items():
+        yield f"{name} idle", pool.idle_ratio
+    yield "mean lag", report.staleness.worst_token.mean_versions
+    yield "mean reward", report.quality.reward.mean if report.quality.reward else None
+    yield "rollout_corr/kl", report.quality.kl.median if report.quality.kl else None
+    ahead = report.run_ahead.mean_mini_batches if report.run_ahead else None
+    yield "mini-batches ahead", ahead
+
+
+def _advice(trace: Trace, report: Report, *, wall_clock: bool) -> Advice:
+    from rlinsight.analyzers.advise import Case, advise
+    from rlinsight.analyzers.simulate import Calibration
+
+    try:
+        calibration = Calibration.from_report(trace, report)
+    except (TraceError, ConfigError):
+        calibration = None
+    return advise(Case(report, trace.manifest.config, calibration, wall_clock))
+
+
+def _candidate(finding: Finding, objective: Objective) -> Candidate:
+    from rlinsight.report.advise.lines import evidence_text
+
+    predicted = None
+    if finding.effect is not None:
+        effect = finding.effect
+        change = (
+            effect.tokens_per_s_per_device if objective == "per-device" else effect.tokens_per_s
+        )
+        if change.value is not None:
+            predicted = (change.value, change.low, change.high)
+    return Candidate(
+        rule=finding.rule,
+        tier=finding.tier,
+        variables=finding.variables,
+        says=finding.says,
+        evidence=tuple(map(evidence_text, finding.evidence)),
+        overrides=finding.overrides,
+        predicted=predicted,
+        risk=finding.risk,
+        verify=finding.verify,
+        falsifier=finding.falsifier,
+        costs_quality=finding.costs_quality,
+    )
+
+
+def judged(kept: str, new: str, objective: Objective) -> Judged:
+    """Return the experiment in the trace `new` beside the kept run."""
+    from rlinsight.analyzers.compare.compare import SETTINGS, compare
+    from rlinsight.analyzers.compare.entrant import entrant
+    from rlinsight.analyzers.compare.guard import losses
+    from rlinsight.analyzers.gate.settings import MetricSettings
+
+    metric = METRIC_OF[objective]
+    least = {metric: MetricSettings(relative=LEAST)}
+    settings = replace(SETTINGS, metrics={**SETTINGS.metrics, **least})
+    before, after = entrant("kept", rlinsight.open(kept)), entrant("new", rlinsight.open(new))
+    found = compare([before, after], settings=settings)
+    row = found.row(metric)
+    cell = None if row is None else row.cells[1]
+    return replace(
+        verdict(cell, settings.alpha),
+        losses=losses(before, after, found),
+        differences=_real(found, metric),
+    )
+
+
+def verdict(cell: MetricVerdict | None, alpha: float) -> Judged:
+    """Return whether the objective really changed: by more than `LEAST`, and than noise.
+
+    The objective is the one metric that decides, so that its p-value needs no correction for
+    the others.
+    """
+    if cell is None or cell.change is None or not cell.reference or cell.p_value is None:
+        reason = "the objective is not known" if cell is None else cell.reason
+        return Judged(None, None, None, None, None, reason)
+    scale = cell.reference
+    change, detectable = cell.change / scale, (cell.detectable or math.nan) / scale
+    low, high = ((cell.low or 0.0) / scale, (cell.high or 0.0) / scale)
+    is_real = abs(change) > LEAST and cell.p_value < alpha
+    if is_real:
+        real, reason = ("better", "a real gain") if change > 0 else ("worse", "a real loss")
+        return Judged(change, low, high, detectable, real, reason)  # type: ignore[arg-type]
+    reason = (
+        "the change may be noise" if abs(change) > LEAST else f"the change is below {LEAST:.0%}"
+    )
+    return Judged(change, low, high, detectable, "no", reason)
+
+
+def _real(found: Comparison, metric: str) -> tuple[str, ...]:
+    """Return the other figures that really differ, in words."""
+    from rlinsight.report.compare.words import change, is_real
+    from rlinsight.report.compare.words import verdict as word
+
+    cells = [row.cells[1] for row in found.metrics if row.name != metric]
+    return tuple(
+        f"{cell.name} {change(cell)} {word(cell)}"
+        for cell in cells
+        if cell is not None and is_real(cell)
+    )
