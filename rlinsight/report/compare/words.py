@@ -34,8 +34,15 @@ def measured(cell: MetricVerdict) -> str:
     text = amount(cell.value, cell.unit)
     if cell.value is None or cell.own_low is None or cell.own_high is None:
         return text
-    low, high = (amount(v, cell.unit).rsplit(" ", 1)[0] for v in (cell.own_low, cell.own_high))
-    return f"{text} [{low}, {high}]"
+    return f"{text} {_interval(text, (cell.own_low, cell.own_high), cell.unit)}"
+
+
+def _interval(text: str, bounds: tuple[float, float], unit: str) -> str:
+    """Return bounds in brackets, without units where all have the value's own."""
+    said = [amount(bound, unit) for bound in bounds]
+    if len({one.rsplit(" ", 1)[-1] for one in (text, *said) if " " in one}) == 1:
+        said = [one.rsplit(" ", 1)[0] for one in said]
+    return f"[{', '.join(said)}]"
 
 
 def change(cell: MetricVerdict) -> str:
