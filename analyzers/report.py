@@ -70,7 +70,7 @@ def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Re
         windows = clipped(tables.versions, window)
         rows = version_rows(segments, windows, tables.samples, tables.topology)
         both = overlap(segments, window)
-        trusted = trust(trace, tables.spans, pools)
+        trusted = trust(trace, tables, window, pools)
         steps = tuple(step_rows(tables.spans, tables.samples))
         doubtful = doubts(trusted, info, len(rows))
         even = balance(tables, merged, window)

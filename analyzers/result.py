@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rlinsight.analyzers.device_time.overlap import OutsideSteps, Overlap, RunAhead
     from rlinsight.analyzers.device_time.per_window import VersionRow
     from rlinsight.analyzers.devices.report import DeviceReport
+    from rlinsight.analyzers.emulation import Emulation
     from rlinsight.analyzers.engines.balance import Balance
     from rlinsight.analyzers.engines.slots import SlotUse
     from rlinsight.analyzers.framework.defects import Defect
@@ -158,7 +159,7 @@ class Trust:
 
     `hook_seconds` is the time spent inside hooks, summed over processes, `hook_share` that per
     wall time of the run. `clock_residual_ns` is the largest error of a clock that was compared
-    with the reference, None where none was.
+    with the reference, None where none was. `emulation` is set for a run on emulated devices.
     """
 
     hooks_installed: int
@@ -173,6 +174,7 @@ class Trust:
     uncalibrated_lanes: tuple[str, ...]
     clock_residual_ns: int | None
     remarks: tuple[str, ...] = ()
+    emulation: Emulation | None = None
 
 
 @dataclass(frozen=True)

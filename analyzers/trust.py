@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import polars as pl
-
 from rlinsight.analyzers.device_time.window import MIN_VERSIONS
+from rlinsight.analyzers.emulation import emulation
 from rlinsight.analyzers.result import PoolReport, Trust, WindowInfo
+from rlinsight.analyzers.tables import Tables
 from rlinsight.trace.manifest import Manifest
 from rlinsight.trace.reader import Trace
 from rlinsight.trace.sources import FOREIGN
@@ -16,14 +16,18 @@ MAX_UNATTRIBUTED = 0.03
 _SAMPLERS = "devices."
 
 
-def trust(trace: Trace, spans: pl.DataFrame, pools: dict[str, PoolReport]) -> Trust:
+def trust(
+    trace: Trace, tables: Tables, window: tuple[int, int], pools: dict[str, PoolReport]
+) -> Trust:
     """Return hook coverage, losses, open intervals, and the recording's own cost.
 
-    hook_share = time inside hooks, summed over processes, / the run's wall time.
+    hook_share = time inside hooks, summed over processes, / the run's wall time, which on
+    emulated devices is another than that of the trace.
     """
-    manifest = trace.manifest
+    manifest, spans = trace.manifest, tables.spans
     hooks = manifest.hooks
-    wall_ns = _wall_ns(trace)
+    emulated = emulation(manifest.notes, tables.requests, tables.counters, spans, window)
+    wall_ns = _wall_ns(trace, 1.0 if emulated is None else emulated.time_scale)
     return Trust(
         hooks_installed=sum(hook.installed > 0 for hook in hooks.values()),
         hooks_skipped={
@@ -41,6 +45,7 @@ def trust(trace: Trace, spans: pl.DataFrame, pools: dict[str, PoolReport]) -> Tr
         uncalibrated_lanes=tuple(sorted(trace.uncalibrated_lanes)),
         clock_residual_ns=_clock_residual_ns(manifest),
         remarks=_remarks(manifest, pools),
+        emulation=emulated,
     )
 
 
@@ -67,11 +72,13 @@ def doubts(trusted: Trust, window: WindowInfo, versions: int) -> list[str]:
     if trusted.uncalibrated_lanes:
         count = len(trusted.uncalibrated_lanes)
         found.append(f"lanes whose clocks are not calibrated against the others: {count}")
+    if trusted.emulation is not None:
+        found += trusted.emulation.doubts
     return found
 
 
-def _wall_ns(trace: Trace) -> int | None:
-    return trace.time_range[1] - trace.time_range[0] if trace.time_range else None
+def _wall_ns(trace: Trace, scale: float) -> float | None:
+    return (trace.time_range[1] - trace.time_range[0]) * scale if trace.time_range else None
 
 
 def _clock_residual_ns(manifest: Manifest) -> int | None:

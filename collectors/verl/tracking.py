@@ -1,7 +1,8 @@
 """Everything that verl logs, under verl's own keys and with the step verl gave.
 
 The step is verl's: the global step of a v1 trainer, the parameter version of the fully
-asynchronous one (whose spans count updates, so the two are not the same number).
+asynchronous one (whose spans count updates, so the two are not the same number). Durations of a
+run on emulated devices are brought to its time (see `real_time`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import numbers
 from typing import Any
 
 from rlinsight.collectors.verl.hooks import Call, Hook
+from rlinsight.collectors.verl.real_time import in_run_time
 
 
 def _log_enter(call: Call) -> None:
@@ -17,6 +19,7 @@ def _log_enter(call: Call) -> None:
     step = None if step is None else int(step)
     for key, value in call.arg(0, "data", {}).items():
         number = as_number(value)
+        number = None if number is None else in_run_time(str(key), number)
         if number is not None:
             call.rec.metric(str(key), number, step=step, ts_ns=call.start_ns)
 

@@ -15,6 +15,7 @@ from rlinsight.report.units import count, counted, device_seconds, number, perce
 from rlinsight.report.verdict import CAUSES
 
 if TYPE_CHECKING:
+    from rlinsight.analyzers.emulation import Emulation
     from rlinsight.analyzers.result import Report, StepRow
 
 _MAX_STEPS = 12
@@ -231,11 +232,19 @@ def _trust(report: Report) -> Section:
         *((f"not read: {path}", why) for path, why in trust.skipped_files.items()),
         *(("clock not calibrated", lane) for lane in trust.uncalibrated_lanes),
         *_clock(trust.clock_residual_ns),
+        *_emulation(trust.emulation),
         *(("remark", remark) for remark in trust.remarks),
     ]
     if trust.open_intervals:
         rows.append(("begun and never ended", f"{trust.open_intervals} intervals"))
     return Section("Trust", ("what", "found"), tuple(rows))
+
+
+def _emulation(emulation: Emulation | None) -> list[tuple[str, str]]:
+    if emulation is None:
+        return []
+    doubts = [("outside the trustworthy range", doubt) for doubt in emulation.doubts]
+    return [("emulated", emulation.sentence()), *doubts]
 
 
 def _clock(residual_ns: int | None) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ from rlinsight.runs.prepare import Prepared
 from rlinsight.runs.supervise import Outcome
 
 if TYPE_CHECKING:
+    from rlinsight.analyzers.emulation import Emulation
     from rlinsight.analyzers.result import Report
 
 _CONSOLE_LINES = 15
@@ -184,6 +185,22 @@ def _analyze(prepared: Prepared, done: Finished) -> None:
     except Exception as error:  # the training's result must not be lost to an analysis
         reason = str(error).splitlines()[:1]
         done.notes.append(f"no analysis: {type(error).__name__}: {''.join(reason)}")
+        return
+    emulated = done.report.trust.emulation
+    if emulated is not None:
+        _note_emulation(prepared, done, emulated)
+
+
+def _note_emulation(prepared: Prepared, done: Finished, emulated: Emulation) -> None:
+    """Say whether the machine kept the time scale, to the user and in the manifest."""
+    import rlinsight
+    from rlinsight.analyzers.document import plain_value
+    from rlinsight.trace.manifest import update_manifest
+
+    done.notes += [emulated.sentence(), *emulated.doubts]
+    folder = prepared.plan.trace
+    notes = rlinsight.open(folder).manifest.notes
+    update_manifest(folder, notes={**notes, "emulated_trust": plain_value(emulated)})
 
 
 def _upload(prepared: Prepared, done: Finished) -> None:

@@ -124,7 +124,11 @@ def write_manifest(prepared: Prepared) -> None:
         started_ns=prepared.plan.clock.now_ns(),
         config=dict(prepared.settings.values),
         versions=versions,
-        notes={"smoke": prepared.is_smoke, "launch": _launch_note(prepared)},
+        notes={
+            "smoke": prepared.is_smoke,
+            "launch": _launch_note(prepared),
+            **_emulated_note(prepared),
+        },
     )
 
 
@@ -139,6 +143,14 @@ def _launch_note(prepared: Prepared) -> dict[str, Any]:
         "total_devices": _total_devices(prepared),
         "profile": config,
     }
+
+
+def _emulated_note(prepared: Prepared) -> dict[str, Any]:
+    """Say what the devices cost, where they are emulated: those who read the trace must know."""
+    config = prepared.config
+    if not isinstance(config, RunConfig) or config.device != "emulated":
+        return {}
+    return {"emulated": config.emulated.model_dump(mode="json")}
 
 
 def _total_devices(prepared: Prepared) -> int | None:

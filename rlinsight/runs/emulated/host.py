@@ -19,6 +19,7 @@ from rlinsight.runs.emulated.laws import replica_cost, response_length
 from rlinsight.runs.emulated.recording import Row, Rows
 from rlinsight.runs.emulated.setup import setup
 from rlinsight.runs.emulated.topology import declare_replica
+from rlinsight.trace.recorder import current
 from rlinsight.trace.run_clock import CLOCK
 
 #: The name under which the actor is found.
@@ -221,6 +222,12 @@ class Host:
         await until(start_ns / 1e9 + seconds)
         for rank in ranks:
             self._servers[rank].span(activity, start_ns, what=what)
+
+    async def flush(self) -> None:
+        """Write what was recorded."""
+        writer = current()
+        if writer is not None:
+            writer.flush()
 
     async def nothing(self, *_: Any, **__: Any) -> None:
         """Answer a call that means nothing here."""

@@ -100,6 +100,24 @@ PATCHES: Final[tuple[Patch, ...]] = (
         wrappers.reward_at_once,
     ),
     Patch(
+        "verl.experimental.agent_loop.agent_loop",
+        "AgentLoopWorker._pad_token_ids",
+        "each response costs milliseconds of CPU",
+        wrappers.direct_padding,
+    ),
+    Patch(
+        f"{_FULLY_ASYNC}.fully_async_trainer",
+        "FullyAsyncTrainer.fit",
+        "the last half second may be missing from the trace",
+        wrappers.flushed,
+    ),
+    Patch(
+        f"{_V1}.trainer_base",
+        "PPOTrainer.fit",
+        "the last half second may be missing from the trace",
+        wrappers.flushed,
+    ),
+    Patch(
         f"{_FULLY_ASYNC}.message_queue",
         "MessageQueueClient.get_sample",
         "an update begins when verl gets to it, not when its batch was there",

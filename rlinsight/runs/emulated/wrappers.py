@@ -122,6 +122,42 @@ def reward_at_once(original: Function) -> Function:
     return run
 
 
+def direct_padding(original: Function) -> Function:
+    """Pad without the tokenizer, whose own way costs milliseconds for thousands of tokens."""
+
+    def pad(
+        worker: Any,
+        tokens: Any,
+        *,
+        max_length: int,
+        padding_side: str,
+        return_attention_mask: bool,
+    ) -> Any:
+        import torch
+
+        if len(tokens) > max_length:
+            return original(
+                worker,
+                tokens,
+                max_length=max_length,
+                padding_side=padding_side,
+                return_attention_mask=return_attention_mask,
+            )
+        fill = worker.tokenizer.pad_token_id or 0
+        where = slice(0, len(tokens))
+        if padding_side == "left":
+            where = slice(max_length - len(tokens), max_length)
+        ids = torch.full((1, max_length), fill, dtype=torch.long)
+        ids[0, where] = torch.tensor(tokens, dtype=torch.long)
+        result = {"input_ids": ids}
+        if return_attention_mask:
+            result["attention_mask"] = torch.zeros((1, max_length), dtype=torch.long)
+            result["attention_mask"][0, where] = 1
+        return result
+
+    return pad
+
+
 class DirectHydra:
     """Stands in for the module `hydra` where verl makes an agent loop for each request.
 
@@ -233,6 +269,42 @@ def stamped_keys(original: Function) -> Function:
         return original(trainer, batch, metrics=metrics)
 
     return update
+
+
+def flushed(original: Function) -> Function:
+    """Write what was recorded when training is over: what follows takes no emulated device long.
+
+    Ray ends its workers by force, and on a fast clock much has happened since the last flush.
+    """
+
+    async def fit(trainer: Any, *args: Any, **kwargs: Any) -> Any:
+        from rlinsight.runs.emulated.wrappers import flush_all
+
+        result = await original(trainer, *args, **kwargs)
+        flush_all()
+        return result
+
+    def fit_now(trainer: Any, *args: Any, **kwargs: Any) -> Any:
+        from rlinsight.runs.emulated.wrappers import flush_all
+
+        result = original(trainer, *args, **kwargs)
+        flush_all()
+        return result
+
+    return fit if inspect.iscoroutinefunction(original) else fit_now
+
+
+def flush_all() -> None:
+    """Write what this process and the emulated replicas have recorded."""
+    import ray
+
+    from rlinsight.runs.emulated.host import ACTOR
+    from rlinsight.trace.recorder import current
+
+    writer = current()
+    if writer is not None:
+        writer.flush()
+        ray.get(ray.get_actor(ACTOR).flush.remote())
 
 
 def occupying(original: Function) -> Function:
