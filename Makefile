@@ -20,12 +20,13 @@ apt:
 run: install
 	$(BIN)/rlinsight run --profile examples/fully_async.yaml
 
-test: install lint types
-	$(BIN)/python -m pytest -m "not quiet and not long and not browser"
+# Real runs one after the other, the rest on two cores. The page is looked at where there is a
+# Chromium (`make apt` installs it); without one its tests are skipped, and say so.
+test: install lint types e2e
+	$(BIN)/python -m pytest -n 2 -m "not e2e and not quiet and not long"
 
-# The page in Chromium, about ten minutes on an idle machine.
 test-browser: install apt
-	$(BIN)/python -m pytest -m browser
+	$(BIN)/python -m pytest -n 2 -m browser
 
 # Real runs that need the machine for themselves: kill -9 of the other kinds of process, and the
 # gate on a run that is slowed in one phase. About 40 minutes.
@@ -37,10 +38,10 @@ test-quiet: install
 	$(BIN)/python -m pytest -m quiet
 
 unit: install
-	$(BIN)/python -m pytest -m "not e2e and not quiet and not browser"
+	$(BIN)/python -m pytest -n 2 -m "not e2e and not quiet and not browser"
 
 e2e: install
-	$(BIN)/python -m pytest -m "e2e and not long"
+	$(BIN)/python -m pytest -m "e2e and not quiet and not long"
 
 lint: install
 	$(BIN)/ruff check .

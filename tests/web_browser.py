@@ -69,8 +69,8 @@ class Visitor:
         """Return the labels that do not fit, and the page itself if it is too wide."""
         found: list[str] = self.page.evaluate(
             """(labels) => [...document.querySelectorAll(labels)]
-            .filter((e) => e.offsetParent && (e.scrollWidth > e.clientWidth + 1)
-                && getComputedStyle(e).display !== "inline")
+            .filter((e) => e.offsetParent && !e.matches(".visually-hidden")
+                && (e.scrollWidth > e.clientWidth + 1) && getComputedStyle(e).display !== "inline")
             .map((e) => e.className + ": " + e.textContent)""",
             LABELS,
         )
