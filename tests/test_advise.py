@@ -490,6 +490,19 @@ def test_devices_are_given_in_whole_nodes_where_that_is_possible():
     assert Knobs(mode="sync").devices == 1
 
 
+def test_nodes_that_are_not_whole_get_no_more_devices_than_they_have():
+    config = {
+        "rollout": {"nnodes": 4, "n_gpus_per_node": 8}, "trainer": {"nnodes": 4,
+        "n_gpus_per_node": 8}, "actor_rollout_ref": {"rollout": {"tensor_model_parallel_size": 4}},
+    }  # fmt: skip
+    assert pool_override("fully_async", "rollout_devices", 20, config) == (
+        "rollout.nnodes=5", "rollout.n_gpus_per_node=4",
+    )  # fmt: skip
+    assert pool_override("fully_async", "trainer_devices", 20, config) == (
+        "trainer.nnodes=4", "trainer.n_gpus_per_node=5",
+    )  # fmt: skip
+
+
 # ---- command and documentation -------------------------------------------------------------
 
 

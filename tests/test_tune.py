@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -394,6 +396,40 @@ def test_a_run_that_an_earlier_loop_started_is_read_from_its_trace(tmp_path):
     trace = recorded(tmp_path / "a", 1)
     assert child.Adopted(trace).wait() == Ended(0, 7.0)
     assert child.Adopted(str(tmp_path / "none")).wait().exit_code is None
+
+
+def test_a_run_is_the_command_line_in_a_process_of_its_own(tmp_path):
+    output = tmp_path / "00.log"
+    run = child.start(tmp_path / "none.yaml", str(tmp_path / "t"), output, tmp_path, smoke=False)
+    assert run.wait().exit_code == 2
+    assert "none.yaml" in output.read_text()
+
+
+class Interrupted(subprocess.Popen):
+    """A process whose first wait is cut off by Ctrl-C, once it is ready."""
+
+    waits = 0
+
+    def wait(self, timeout: float | None = None) -> int:
+        self.waits += 1
+        if self.waits > 1:
+            return super().wait(timeout)
+        assert self.stdout.readline() == b"ready\n"
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_is_passed_on_to_the_run_which_ends_first(tmp_path):
+    script = (
+        "import pathlib, time\n"
+        "try:\n    print('ready', flush=True); time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    time.sleep(0.5); pathlib.Path('ended').touch()\n"
+    )
+    process = Interrupted([sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE,
+                          start_new_session=True)  # fmt: skip
+    with process, pytest.raises(KeyboardInterrupt):
+        child.Child(process).wait()
+    assert (tmp_path / "ended").exists()
+    assert process.returncode == 0
 
 
 # ---- the command -------------------------------------------------------------------------------

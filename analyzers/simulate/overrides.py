@@ -117,14 +117,29 @@ def pool_override(
 ) -> tuple[str, ...]:
     """Return the overrides that give a pool so many devices, keeping nodes whole where possible.
 
+    A node gets no more devices than it has, and whole replicas of the rollouts; of what remains, no
+    more nodes than there are, then as many devices of a node as possible.
+
     Worked example: 4 nodes of 8 devices, 16 wanted: `nnodes=2`. One node of 8, 6 wanted:
-    `n_gpus_per_node=6`.
+    `nnodes=1 n_gpus_per_node=6`. 4 nodes of 8, 20 wanted for replicas of 4: `nnodes=5
+    n_gpus_per_node=4`, since 4 nodes of 5 would break replicas.
     """
     nodes_key, per_node_key = _NODES[mode][pool]
-    per_node = _get(config, per_node_key)
-    if isinstance(per_node, int) and per_node > 0 and devices % per_node == 0:
+    nodes, per_node = _get(config, nodes_key), _get(config, per_node_key)
+    if not (isinstance(per_node, int) and per_node > 0):
+        return (f"{nodes_key}=1", f"{per_node_key}={devices}")
+    if devices % per_node == 0:
         return (f"{nodes_key}={devices // per_node}",)
-    return (f"{nodes_key}=1", f"{per_node_key}={devices}")
+    group = _get(config, _COMMON["tensor_parallel"]) if pool == "rollout_devices" else 1
+    group = group if isinstance(group, int) and group > 0 else 1
+    sizes = [
+        size
+        for size in range(per_node, 0, -1)
+        if devices % size == 0 and (size % group == 0 or group % size == 0)
+    ]
+    there = nodes if isinstance(nodes, int) else 1
+    size = next((size for size in sizes if devices // size <= there), sizes[0])
+    return (f"{nodes_key}={devices // size}", f"{per_node_key}={size}")
 
 
 def knobs_of_mode(knobs: Knobs) -> list[tuple[str, object, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import shlex
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -65,6 +66,8 @@ def tune(
     if dry_run:
         _plan(log, limits, as_json=json)
         return
+    # A run is ended in order by `kill` as by Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     # The JSON result has standard output to itself.
     log = loop(log, limits, effects(log, lambda line: typer.echo(line, err=json)))
     _show(log, as_json=json)

@@ -6,10 +6,10 @@ line, which no other run has, and waits for it rather than starting it twice on 
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,20 +30,24 @@ class Ended:
 
 
 class Child:
-    """A run that we started."""
+    """A run that we started, in a session of its own: a closed terminal does not end it."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
     def wait(self) -> Ended:
-        """Wait for its end. On Ctrl-C it, which got it as well, may end in order first."""
-        try:
-            code = self._process.wait()
-        except KeyboardInterrupt:
-            with suppress(KeyboardInterrupt):
-                self._process.wait()
-            raise
-        return Ended(code, time.time())
+        """Wait for its end. Ctrl-C is passed on, each time, and it ends in order first."""
+        interrupted = False
+        while True:
+            try:
+                code = self._process.wait()
+            except KeyboardInterrupt:
+                interrupted = True
+                self._process.send_signal(signal.SIGINT)
+                continue
+            if interrupted:
+                raise KeyboardInterrupt
+            return Ended(code, time.time())
 
 
 class Adopted:
@@ -66,8 +70,9 @@ def start(profile: Path, trace: str, output: Path, cwd: Path, *, smoke: bool) ->
     try:
         with output.open("ab") as log:
             process = subprocess.Popen(
-                command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-            )
+                command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )  # fmt: skip
     except OSError as error:
         raise ConfigError(f"cannot start the run of `{profile}`: {error}") from error
     return Child(process)
