@@ -9,6 +9,7 @@ from rlinsight.analyzers.result import Estimate, Report
 from rlinsight.analyzers.simulate.calibration import Calibration
 from rlinsight.analyzers.simulate.knobs import Knobs
 from rlinsight.analyzers.simulate.predict import SEEDS, Prediction, simulate
+from rlinsight.errors import TraceError
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,21 @@ def same_window(report: Report) -> tuple[int, int] | None:
         return None
     first, last = report.window.versions
     return (first, last - first) if last > first else None
+
+
+def whole_versions(report: Report) -> tuple[tuple[int, int], int, int]:
+    """Return the window of a report without its last version, warm-up versions, and versions in it.
+
+    Rollouts run out of prompts in a run's last version, which a steady window may still hold.
+    Raises TraceError where fewer than two versions are left.
+    """
+    rows = [row for row in report.versions if row.start_ns >= report.window.start_ns]
+    full = [row for row in rows if row.trained_samples]
+    if len(full) < 3:
+        raise TraceError(
+            f"expected at least 3 whole versions in the steady part, found {len(full)}"
+        )
+    return (full[0].start_ns, full[-1].start_ns), full[0].version, len(full) - 1
 
 
 def reproduce(

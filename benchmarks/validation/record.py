@@ -1,0 +1,100 @@
+"""Record the runs that the simulator is held against: `settings.yaml`, on emulated devices.
+
+    python benchmarks/validation/record.py                  all that are not recorded yet
+    python benchmarks/validation/record.py NAME...          these, recorded or not
+    python benchmarks/validation/record.py --traces DIR ... keeps the traces there, to look into
+
+One after the other, about two minutes each. What is kept of a run is `measured/NAME.json`: its
+setting, its figures over whole versions, and of a run that calibrates, its calibration. The last
+version is left out of the figures: rollouts run out of prompts in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sysconfig
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import rlinsight
+from rlinsight.analyzers.simulate import Calibration
+from rlinsight.analyzers.simulate.knobs import Knobs, knobs_of_run
+from rlinsight.analyzers.simulate.reproduce import recorded, whole_versions
+
+HERE = Path(__file__).parent
+MEASURED = HERE / "measured"
+CLI = Path(sysconfig.get_path("scripts")) / "rlinsight"
+
+
+def settings() -> dict[str, Any]:
+    """Return profiles and runs."""
+    found: dict[str, Any] = yaml.safe_load((HERE / "settings.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def profile_of(name: str) -> dict[str, Any]:
+    """Return the run configuration of a run: its profile, changed."""
+    found = settings()
+    change = found["runs"][name]
+    profile: dict[str, Any] = {"name": f"validation-{name}", **found["profiles"][change["profile"]]}
+    for part in ("resources", "overrides", "emulated"):
+        profile[part] = profile[part] | change.get(part, {})
+    return profile | ({"steps": change["steps"]} if "steps" in change else {})
+
+
+def record(name: str, traces: Path) -> None:
+    """Run one setting and keep what was measured."""
+    trace, profile = traces / name, traces / f"{name}.yaml"
+    traces.mkdir(parents=True, exist_ok=True)
+    profile.write_text(yaml.safe_dump(profile_of(name)), encoding="utf-8")
+    if not (trace / "manifest.json").exists():
+        arguments = ["run", "--profile", str(profile), "--trace", str(trace)]
+        subprocess.run([CLI, *arguments], check=True, cwd=traces)
+    keep(name, trace)
+
+
+def keep(name: str, trace: Path) -> None:
+    """Write `measured/NAME.json` from a trace."""
+    opened = rlinsight.open(trace)
+    window, warm_up, versions = whole_versions(opened.analyze())
+    report = opened.analyze(window=window)
+    knobs = knobs_of_run(opened.mode, opened.manifest.config, opened.topology)
+    change = settings()["runs"][name]
+    kept = {
+        "run": name,
+        "knobs": asdict(with_work(knobs, change)),
+        "warm_up_versions": warm_up,
+        "versions": versions,
+        "recorded": asdict(recorded(report)),
+        "calibration": Calibration.from_report(opened, report).to_dict()
+        if change.get("calibrates")
+        else None,
+    }
+    MEASURED.mkdir(exist_ok=True)
+    (MEASURED / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+def with_work(knobs: Knobs, change: dict[str, Any]) -> Knobs:
+    """Return the setting with the properties of the work that a run names."""
+    return knobs.changed(change.get("work", {}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--traces", type=Path, help="keep the traces in this folder")
+    chosen = parser.parse_args()
+    missing = [name for name in settings()["runs"] if not (MEASURED / f"{name}.json").exists()]
+    with tempfile.TemporaryDirectory(prefix="rlinsight-") as scratch:
+        for name in chosen.names or missing:
+            record(name, (chosen.traces or Path(scratch)).resolve())
+
+
+if __name__ == "__main__":
+    main()
