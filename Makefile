@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
-.PHONY: install apt screenshots run test test-browser test-long test-quiet lint types unit e2e bench bench-accept gate-table docs simulator-docs record-samples record-provoked gpu-sample golden clean
+.PHONY: install apt screenshots run test test-browser test-long test-quiet lint types unit e2e bench bench-accept gate-table docs simulator-docs record-validation record-samples record-provoked gpu-sample golden clean
 install: $(READY)
 
 $(READY): pyproject.toml requirements-cpu.txt scripts/install_cpu.sh
@@ -74,9 +74,13 @@ docs: install
 	$(BIN)/python scripts/cli_docs.py docs/cli.md
 	$(BIN)/python scripts/advisor_docs.py docs/advisor.md
 
-# The tables of docs/simulator.md: the sample traces, and with RUNS="CALIBRATION RUN..." others.
+# The tables of docs/simulator.md: sample traces, settings on emulated devices, real runs on a CPU.
 simulator-docs: install
-	$(BIN)/python scripts/validate_simulator.py $(RUNS)
+	$(BIN)/python scripts/validate_simulator.py
+
+# Runs with other settings on emulated devices, those that were not recorded yet: two minutes each.
+record-validation: install
+	$(BIN)/python benchmarks/validation/record.py
 
 # The pictures of the README, from the sample traces.
 screenshots: install

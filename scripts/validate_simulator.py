@@ -1,25 +1,30 @@
 """Write the tables of docs/simulator.md that hold the simulator against recorded runs.
 
-usage: python scripts/validate_simulator.py                    the sample traces, each by itself
-       python scripts/validate_simulator.py CALIBRATION RUN... other settings from one calibration
+    python scripts/validate_simulator.py
 
-CALIBRATION and RUN are trace folders; the setting of a RUN is read from its configuration. What
-is no setting but a property of the work is given behind the folder: `runs/long,length_scale=2`.
+Three tables: the sample traces, each by itself; other settings on emulated devices, from what
+`make record-validation` measured; and real runs on a CPU, from the sample traces.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import rlinsight
-from rlinsight.analyzers.simulate import Calibration
+from rlinsight.analyzers.simulate import Calibration, Knobs
 from rlinsight.analyzers.simulate.knobs import knobs_of_run
-from rlinsight.analyzers.simulate.reproduce import reproduce, same_window
-from rlinsight.analyzers.simulate.validation import Row, check_run, summarize
+from rlinsight.analyzers.simulate.reproduce import (
+    Recorded,
+    recorded,
+    reproduce,
+    same_window,
+    whole_versions,
+)
+from rlinsight.analyzers.simulate.validation import Row, Validation, check_run, summarize
 from rlinsight.errors import TraceError
 from rlinsight.report.markdown import table
 from rlinsight.report.section import Section
@@ -31,6 +36,17 @@ DOCS = ROOT / "docs" / "simulator.md"
 SEEDS = range(20)
 #: A run of fewer versions says little.
 FEWEST = 3
+MEASURED = ROOT / "benchmarks" / "validation" / "measured"
+#: Modes in the order of the table.
+CALIBRATED = ("fully_async", "separate_async", "colocate_async", "sync")
+#: Real runs with another setting than that of the sample trace `fully_async`.
+CPU_RUNS = (
+    "provoked/rollout_bound", "provoked/quota_pause", "provoked/trainer_bound",
+    "provoked/validation_gap", "provoked/long_tail", "provoked/slow_replica",
+)  # fmt: skip
+COLUMNS = (
+    "tokens/s per device", "predicted", "error", "waits", "predicted", "error", "in the interval",
+)  # fmt: skip
 
 
 def of_samples() -> str:
@@ -63,46 +79,92 @@ def _of_sample(folder: Path) -> list[tuple[str, ...]]:
     return [(folder.name, *comparison(row)) for row in compared if row.recorded is not None]
 
 
-def of_runs(calibrated: str, runs: Sequence[str]) -> str:
-    """Return the table of other settings, predicted from one run."""
-    calibration = Calibration.from_trace(rlinsight.open(calibrated))
-    found = summarize([_row(calibration, run) for run in runs])
-    columns = (
-        "run", "differs in", "tokens/s per device", "predicted", "error", "waits", "predicted",
-        "error", "in the interval",
-    )  # fmt: skip
-    lines = table(Section("", columns, tuple(_cells(row) for row in found.rows)))
-    lines += [
-        "",
-        f"Calibrated from `{Path(calibrated).name}`. Throughput error: median "
-        f"{percent(found.median_error)}, worst {percent(found.worst_error)}; the trainer's wait "
-        f"at most {_points(found.worst_wait_error)} off; {percent(found.same_order)} of the pairs "
-        "of runs in the right order.",
-    ]
-    return "\n".join(lines)
+def of_settings() -> str:
+    """Return the table of other settings on emulated devices, a calibration per mode."""
+    measured = [json.loads(file.read_text(encoding="utf-8")) for file in MEASURED.glob("*.json")]
+    order = {mode: place for place, mode in enumerate(CALIBRATED)}
+    rows, lines = [], []
+    for mode in sorted({run["knobs"]["mode"] for run in measured}, key=lambda mode: order[mode]):
+        runs = [run for run in measured if run["knobs"]["mode"] == mode]
+        calibration = _calibration(runs)
+        found = summarize([_measured(calibration, run) for run in _others(runs)])
+        rows += [_cells(row, mode) for row in found.rows]
+        lines.append(f"* {mode}: {_summary(found)}")
+    columns = ("mode", "run", "differs in", *COLUMNS)
+    return "\n".join([*table(Section("", columns, tuple(rows))), "", *lines])
 
 
-def _row(calibration: Calibration, text: str) -> Row:
-    folder, *changes = text.split(",")
-    trace = rlinsight.open(folder)
+def _calibration(runs: Sequence[dict[str, Any]]) -> Calibration:
+    return next(
+        Calibration.from_dict(run["calibration"]) for run in runs if run["calibration"] is not None
+    )
+
+
+def _others(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return all runs but the calibrated one, in the order of their differences."""
+    return sorted(
+        (run for run in runs if run["calibration"] is None), key=lambda run: str(run["run"])
+    )
+
+
+def _measured(calibration: Calibration, run: dict[str, Any]) -> Row:
+    window = run["warm_up_versions"], run["versions"]
+    measured = Recorded(**run["recorded"])
+    return check_run(run["run"], calibration, measured, Knobs(**run["knobs"]), window, SEEDS)
+
+
+def of_cpu_runs() -> str:
+    """Return the table of real runs on a CPU, all from the calibration of one."""
+    calibration, *_ = _opened("fully_async")
+    rows, own = [], []
+    for name in CPU_RUNS:
+        itself, measured, knobs, window = _opened(name)
+        rows.append(check_run(name, calibration, measured, knobs, window, SEEDS))
+        own.append(check_run(name, itself, measured, knobs, window, SEEDS))
+    found = summarize(rows)
+    cells = tuple(
+        (*_cells(row), _signed(by_itself.throughput_error))
+        for row, by_itself in zip(rows, own, strict=True)
+    )
+    columns = ("run", "differs in", *COLUMNS, "error with its own speeds")
+    return "\n".join([*table(Section("", columns, cells)), "", _summary(found)])
+
+
+def _opened(name: str) -> tuple[Calibration, Recorded, Knobs, tuple[int, int]]:
+    """Return a sample trace's calibration, figures, setting, and (warm-up, versions)."""
+    trace = rlinsight.open(ROOT / "sample_traces" / name)
+    window, warm_up, versions = whole_versions(trace.analyze())
+    report = trace.analyze(window=window)
     knobs = knobs_of_run(trace.mode, trace.manifest.config, trace.topology)
-    pairs = (change.split("=", 1) for change in changes)
-    knobs = knobs.changed({name: json.loads(value) for name, value in pairs})
-    return check_run(Path(folder).name, calibration, trace.analyze(), knobs, SEEDS)
+    return Calibration.from_report(trace, report), recorded(report), knobs, (warm_up, versions)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _summary(found: Validation) -> str:
     return (
+        f"{len(found.rows)} settings; throughput error median {percent(found.median_error)}, worst "
+        f"{percent(found.worst_error)}; the trainer's wait at most "
+        f"{_points(found.worst_wait_error).lstrip('+')} off; {percent(found.same_order)} of the "
+        "pairs of runs in the right order."
+    )
+
+
+def _cells(row: Row, *first: str) -> tuple[str, ...]:
+    return (
+        *first,
         row.run,
         change_text(row.changes) or "nothing",
         number(row.throughput),
         with_interval(row.predicted, number),
-        "-" if row.throughput_error is None else f"{row.throughput_error * 100:+.1f} %",
+        _signed(row.throughput_error),
         percent(row.wait_share),
         with_interval(row.predicted_wait, percent),
         _points(row.wait_error),
         {True: "yes", False: "no", None: "-"}[row.within],
     )
+
+
+def _signed(error: float | None) -> str:
+    return "-" if error is None else f"{error * 100:+.1f} %"
 
 
 def _points(share: float | None) -> str:
@@ -120,9 +182,6 @@ def write(name: str, text: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 1:
-        write("sample traces", of_samples())
-    elif len(sys.argv) > 2:
-        write("other settings", of_runs(sys.argv[1], sys.argv[2:]))
-    else:
-        raise SystemExit(__doc__)
+    write("sample traces", of_samples())
+    write("other settings", of_settings())
+    write("real runs", of_cpu_runs())

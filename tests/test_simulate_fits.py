@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simulated import job
+from simulated import job, world
 
 import rlinsight
 from rlinsight.analyzers.simulate import Calibration, simulate
+from rlinsight.analyzers.simulate.client import Client
 from rlinsight.analyzers.simulate.coarse import _spread
 from rlinsight.analyzers.simulate.draw import drawn
+from rlinsight.analyzers.simulate.fit_lags import client_times
 from rlinsight.analyzers.simulate.fits import (
     Fit,
     constrained,
@@ -23,6 +25,7 @@ from rlinsight.analyzers.simulate.fits import (
     of_mean,
     of_median,
 )
+from rlinsight.analyzers.simulate.rollouter import Rollouter
 from rlinsight.analyzers.simulate.validations import with_validations
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
@@ -163,3 +166,50 @@ def test_a_recorded_run_says_how_well_everything_fits():
         part, name = fit.name.split(".")
         assert getattr(getattr(calibration, part), name) == pytest.approx(fit.value)
     assert Calibration.from_dict(json.loads(calibration.to_json())).fits == calibration.fits
+
+
+def test_a_burst_arrives_one_prompt_after_the_other():
+    handed, arrived = np.array([0.0, 0.1, 0.2, 9.0]), np.array([1.3, 1.6, 1.9, 10.3])
+    handout, lag, each = client_times(handed, arrived, np.array([]), 4)
+    assert handout.value == pytest.approx(0.1)
+    assert each.value == pytest.approx(0.3)
+    assert lag.value == pytest.approx(1.0)
+    # Two requests of four that are asked for again meanwhile are a quarter of the work.
+    _, _, each = client_times(handed, arrived, np.array([1.4, 1.8]), 4)
+    assert each.value == pytest.approx(0.3 / 1.25)
+
+
+def test_a_client_shares_its_time():
+    job_ = world(lengths=(4,))
+    done: list[float] = []
+    client = Client(job_.after, lambda: job_.now)
+    client.work(0.2, lambda: done.append(job_.now))
+    job_.run_for(0.1)
+    client.work(0.2, lambda: done.append(job_.now))
+    job_.run_for(1.0)
+    client.work(0.2, lambda: done.append(job_.now))
+    job_.run_for(1.0)
+    assert done == pytest.approx([0.3, 0.4, 1.3])
+
+
+def test_a_simulated_burst_arrives_spread_out():
+    job_ = world(lengths=(4,), costs={"submit_s": 1.0, "submit_each_s": 0.3})
+    ended: list[float] = []
+    job_.on_group = lambda _: ended.append(job_.now)
+    for _ in range(3):
+        job_.submit_group()
+    job_.run_for(9.0)
+    job_.submit_group()
+    job_.run_for(9.0)
+    # Handed over at once, three share the client's time to the end.
+    assert ended == pytest.approx([5.9, 5.9, 5.9, 14.3])
+
+
+def test_the_rollouter_hands_out_one_prompt_after_the_other():
+    job_ = world(lengths=(4,), costs={"handout_s": 0.5}, rollout_devices=1, mini_batch=4)
+    ended: list[float] = []
+    rollouter = Rollouter(job_)
+    job_.on_group = lambda _: ended.append(job_.now)
+    rollouter.process()
+    job_.run_for(20.0)
+    assert ended == pytest.approx([4.0, 4.5, 5.0, 5.5])

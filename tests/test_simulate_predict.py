@@ -14,9 +14,9 @@ from rlinsight.analyzers.result import Estimate
 from rlinsight.analyzers.simulate import Calibration, Knobs, predict_change, simulate, sweep
 from rlinsight.analyzers.simulate.calibration import Uncertainty
 from rlinsight.analyzers.simulate.outside import leaps, widening
-from rlinsight.analyzers.simulate.reproduce import reproduce
+from rlinsight.analyzers.simulate.reproduce import recorded, reproduce, whole_versions
 from rlinsight.analyzers.simulate.validation import Row, check_run, differences, summarize
-from rlinsight.errors import ConfigError
+from rlinsight.errors import ConfigError, TraceError
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
 
@@ -149,6 +149,7 @@ def test_the_run_itself_leans_on_nothing():
         ({"staleness_threshold": 20.0, "concurrent_samples": 64}, "concurrency"),
         ({"mini_batch": 8}, "update_tokens"),
         ({"token_budget": 2}, "token_budget"),
+        ({"ppo_epochs": 2}, "ppo_epochs"),
         ({"validation_interval": 2}, "validation_interval"),
         ({"trainer_validates": True}, "hybrid_replicas"),
     ],
@@ -195,14 +196,28 @@ def test_errors_and_order_are_summed_up():
 
 def test_a_run_is_predicted_from_its_setting_alone():
     trace = rlinsight.open(SAMPLES / "fully_async")
-    calibration, report = Calibration.from_trace(trace), trace.analyze()
-    other = calibration.knobs.changed({"staleness_threshold": 0.0})
-    found = check_run("other", calibration, report, other, seeds=(0, 1))
-    assert found.changes == {"staleness_threshold": 0.0}
-    assert (
-        found.predicted.value
-        < check_run("same", calibration, report, calibration.knobs, seeds=(0, 1)).predicted.value
+    window, warm_up, versions = whole_versions(trace.analyze())
+    report = trace.analyze(window=window)
+    calibration, measured = Calibration.from_report(trace, report), recorded(report)
+    same, other = (
+        check_run("run", calibration, measured, knobs, (warm_up, versions), seeds=(0, 1))
+        for knobs in (calibration.knobs, calibration.knobs.changed({"staleness_threshold": 0.0}))
     )
+    assert other.changes == {"staleness_threshold": 0.0}
+    assert other.predicted.value < same.predicted.value
+    assert same.throughput == other.throughput == measured.tokens_per_s_per_device
+    assert abs(same.throughput_error) < RATE_BOUND
+
+
+def test_the_last_version_is_left_out():
+    report = rlinsight.open(SAMPLES / "fully_async").analyze()
+    (start, end), warm_up, versions = whole_versions(report)
+    rows = [row for row in report.versions if start <= row.start_ns < end]
+    assert len(rows) == versions
+    assert rows[0].version == warm_up
+    assert any(row.start_ns == end and row.trained_samples for row in report.versions)
+    with pytest.raises(TraceError, match="at least 3 whole versions"):
+        whole_versions(replace(report, versions=report.versions[:2]))
 
 
 def test_differences_are_those_of_the_setting():

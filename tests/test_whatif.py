@@ -46,7 +46,7 @@ def test_how_well_the_costs_fit_is_printed():
     text = whatif(SAMPLE, *FAST)
     assert "How well it fits" in text
     assert re.search(r"decode\.per_running_s +0 s .*not identifiable", text)
-    assert re.search(r"costs\.submit_s +240 ms .*the same .*fits", text)
+    assert re.search(r"costs\.reward_s +30\.2 ms .*the same .*fits", text)
     assert "decoding explains 90.5 % of the variance of request durations" in text
 
 

@@ -75,8 +75,10 @@ class Costs:
     """Times of everything else, in seconds, 0 where the run had none of it.
 
     sync_s: a weight sync, gates closed; replica_sync_s: the part in which a replica loads
-    dispatch_s: handing a batch to the rollouters, in the trainer; submit_s: from there, or from
-      the rollouter, to a replica; reward_s: from a response's last token to a usable sample
+    dispatch_s: handing a batch to the rollouters, in the trainer; handout_s: the rollouter's own
+      time per prompt; submit_s: from either to a replica, beside submit_each_s of the client's
+      work on a prompt, which all that it was handed share
+    reward_s: from a response's last token to a usable sample
     driver_update_s, driver_step_s: the driver's own time per update, and between two steps
     validation_before_s, validation_after_s: around the generation of a validation;
       validation_rest_s: what its generation takes beyond the simulated one
@@ -88,7 +90,9 @@ class Costs:
     sync_s: float = 0.0
     replica_sync_s: float = 0.0
     dispatch_s: float = 0.0
+    handout_s: float = 0.0
     submit_s: float = 0.0
+    submit_each_s: float = 0.0
     reward_s: float = 0.0
     driver_update_s: float = 0.0
     driver_step_s: float = 0.0

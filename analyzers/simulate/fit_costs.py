@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from rlinsight.analyzers.simulate.calibration import MONITOR_S, POLL_S, RESUME_S, Costs
-from rlinsight.analyzers.simulate.fit_lags import reward_lag, submit_lag
+from rlinsight.analyzers.simulate.fit_lags import reward_lag, submit_lags
 from rlinsight.analyzers.simulate.fit_training import driver_times
 from rlinsight.analyzers.simulate.fit_validations import fit_validations
 from rlinsight.analyzers.simulate.fits import (
@@ -47,7 +47,7 @@ def fit_costs(
         _sync(_inside_steps(steady, tables.steps)),
         _replica_sync(tables, window),
         of_median("costs.dispatch_s", _seconds(steady, "other:dispatch_prompts")),
-        submit_lag(tables, window, knobs),
+        *submit_lags(tables, window, knobs),
         reward_lag(tables, window),
         *driver_times(steps),
         *around,

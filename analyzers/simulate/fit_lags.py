@@ -2,31 +2,72 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
-from rlinsight.analyzers.simulate.fits import Array, Fit, of_median
+from rlinsight.analyzers.simulate.fits import (
+    Array,
+    Fit,
+    constrained,
+    median_error,
+    of_mean,
+    of_median,
+    together,
+)
 from rlinsight.analyzers.simulate.knobs import Knobs
 from rlinsight.analyzers.tables import Tables
 
 Window = tuple[int, int]
 
 
-def submit_lag(tables: Tables, window: Window, knobs: Knobs) -> Fit:
-    """Return the median seconds from handing out a prompt to its first request at a replica.
+def submit_lags(tables: Tables, window: Window, knobs: Knobs) -> tuple[Fit, ...]:
+    """Return the seconds of the rollouter per prompt, to the first request, and of the client.
 
     In fully_async a prompt is handed out when the rollouter's active tasks go up, elsewhere when
     a dispatch begins. 0 where neither was recorded.
     """
-    first = tables.requests.filter(
-        ~pl.col("validate").fill_null(value=False) & (pl.col("attempt").fill_null(1) == 1)
-    )
+    asked = tables.requests.filter(~pl.col("validate").fill_null(value=False))
+    first = asked.filter(pl.col("attempt").fill_null(1) == 1)
     if knobs.mode == "fully_async":
         pairs = _by_task(first, tables.counters)
     else:
         dispatches = tables.spans.filter(pl.col("activity") == "other:dispatch_prompts")
         pairs = _latest_before(first, dispatches.select(handed_ns="start_ns"))
-    steady = pairs.filter(pl.col("submit_ns").is_between(*window))
-    return of_median("costs.submit_s", _seconds(steady["submit_ns"] - steady["handed_ns"]))
+    known = pairs.filter(pl.col("handed_ns").is_not_null()).sort("handed_ns", "submit_ns")
+    steady = known.filter(pl.col("submit_ns").is_between(*window))
+    again = asked.filter(pl.col("attempt") > 1)["submit_ns"].sort()
+    return client_times(
+        _seconds(steady["handed_ns"]), np.sort(_seconds(steady["submit_ns"])),
+        _seconds(again), knobs.group_size,
+    )  # fmt: skip
+
+
+def client_times(handed: Array, arrived: Array, again: Array, size: int) -> tuple[Fit, Fit, Fit]:
+    """Return the rollouter's time per prompt, the lag to a replica, and the client's time.
+
+    `handed` and `arrived` are the seconds of each prompt, in order; `again` those of requests that
+    were asked for again, each of which is to the client a part of a prompt of `size` requests.
+    While a prompt is handed out before the one before has arrived, the client is busy: what
+    passes between two arrivals is its work on one prompt and on what was asked for again meanwhile
+    (mean), and what passes between two hand-outs is the rollouter's (median). The lag is what a
+    prompt takes that finds the client idle (median), less its own work.
+
+    Worked example: handed out at 0, 0.1, 0.2 and 9 s, arrived at 1.3, 1.6, 1.9 and 10.3 s: 0.1 s to
+    hand out, 0.3 s of the client's, after 1 s.
+    """
+    before = np.concatenate([[-np.inf], arrived[:-1]])
+    queued = before > handed
+    spacing = (arrived - before)[queued]
+    meanwhile = np.searchsorted(again, arrived) - np.searchsorted(again, before)
+    work = 1 + meanwhile[queued].mean() / size if queued.any() else 1.0
+    each = of_mean("costs.submit_each_s", spacing / work)
+    handout = of_median("costs.handout_s", np.diff(handed)[queued[1:]])
+    whole = (arrived - handed)[~queued]
+    if not len(whole):
+        return handout, Fit("costs.submit_s", 0.0, 0.0, None, 0), each
+    error = together(median_error(whole), each.error)
+    lag = float(np.median(whole)) - each.value
+    return handout, constrained("costs.submit_s", lag, error, len(whole)), each
 
 
 def reward_lag(tables: Tables, window: Window) -> Fit:

@@ -34,6 +34,7 @@ class Knobs:
     group_size: int = 8
     mini_batch: int = 16
     train_batch: int = 16
+    ppo_epochs: int = 1
     sync_step: int = 1
     max_num_seqs: int = 256
     concurrent_samples: int = 16
@@ -44,6 +45,7 @@ class Knobs:
     max_off_policy: int | None = 8
     off_policy_strategy: Strategy = "drop"
     validation_interval: int | None = None
+    validation_samples: int = 1
     trainer_validates: bool = False
     hybrid_engine: bool = True
     hybrid_switch: bool = False
@@ -172,6 +174,7 @@ def _problems(knobs: Knobs) -> list[str]:
 
 
 _POSITIVE: Final = (
-    "trainer_devices", "tensor_parallel", "group_size", "mini_batch", "train_batch", "sync_step",
-    "max_num_seqs", "concurrent_samples", "require_batches", "max_response_length",
+    "trainer_devices", "tensor_parallel", "group_size", "mini_batch", "train_batch", "ppo_epochs",
+    "sync_step", "max_num_seqs", "concurrent_samples", "require_batches", "validation_samples",
+    "max_response_length",
 )  # fmt: skip

@@ -21,6 +21,7 @@ _PER_DOUBLING: Final = {
     "concurrency": 0.05,
     "update_tokens": 0.03,
     "token_budget": 0.10,
+    "ppo_epochs": 0.05,
 }
 _LONGER: Final = 0.10
 _HYBRID: Final = 0.05
@@ -44,6 +45,7 @@ def leaps(calibration: Calibration, knobs: Knobs) -> tuple[Leap, ...]:
         leap
         for leap in (
             _devices(calibration, knobs), _parallel(calibration, knobs),
+            _epochs(calibration, knobs),
             _concurrency(calibration, knobs), _tokens(calibration, knobs),
             _budget(calibration, knobs), _lengths(calibration, knobs),
             _validation(calibration, knobs), _source(calibration),
@@ -75,6 +77,14 @@ def _parallel(calibration: Calibration, knobs: Knobs) -> Leap | None:
         return None
     reason = f"the speed of decoding was measured with tensor parallelism {old}, not {new}"
     return Leap("tensor_parallel", reason, _doublings("tensor_parallel", new, old))
+
+
+def _epochs(calibration: Calibration, knobs: Knobs) -> Leap | None:
+    old, new = calibration.knobs.ppo_epochs, knobs.ppo_epochs
+    if old == new:
+        return None
+    reason = f"all of the training time is taken to be repeated in each of {new} epochs, not {old}"
+    return Leap("ppo_epochs", reason, _doublings("ppo_epochs", new, old))
 
 
 def _concurrency(calibration: Calibration, knobs: Knobs) -> Leap | None:

@@ -14,6 +14,8 @@ _ROLLOUT: Final = "actor_rollout_ref.rollout"
 _COMMON: Final[dict[str, str]] = {
     "tensor_parallel": f"{_ROLLOUT}.tensor_model_parallel_size",
     "mini_batch": f"{_ACTOR}.ppo_mini_batch_size",
+    "ppo_epochs": f"{_ACTOR}.ppo_epochs",
+    "validation_samples": f"{_ROLLOUT}.val_kwargs.n",
     "max_num_seqs": f"{_ROLLOUT}.max_num_seqs",
     "checkpoint_interval": "trainer.save_freq",
     "max_response_length": "data.max_response_length",

@@ -43,12 +43,13 @@ def micro_batches(knobs: Knobs, tokens: float) -> int:
 def update_seconds(calibration: Calibration, knobs: Knobs, tokens: float) -> float:
     """Return how long one update on `tokens` takes, before the recorded variation.
 
-    Worked example: 1 s and 1 ms a token on one device: 1000 tokens take 2 s there, and 1.5 s
-    on two devices.
+    Worked example: 1 s and 1 ms a token on one device: 1000 tokens take 2 s there, 1.5 s on two
+    devices, and 4 s in two epochs.
     """
     training = calibration.training
     share = calibration.knobs.trainer_devices / knobs.trainer_devices
-    return (
+    epochs = knobs.ppo_epochs / calibration.knobs.ppo_epochs
+    return epochs * (
         training.fixed_s * knobs.optimizer_steps
         + training.per_micro_batch_s * micro_batches(knobs, tokens)
         + training.per_token_s * tokens * share

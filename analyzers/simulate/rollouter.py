@@ -38,7 +38,9 @@ class Rollouter:
         self._active = self._finished = 0
         self._holds_sample = False
         self._blocked = self._reset_asked = False
+        self._handing_out = False
         self._unnoticed: list[int] = []
+        self._handout_s = world.calibration.costs.handout_s
         self.set_servers(len(world.standalone))
         world.on_group = self.on_group
         world.after(world.calibration.costs.monitor_s, self._monitor)
@@ -64,8 +66,8 @@ class Rollouter:
         self.max_concurrent = min(limit, self.max_required)
 
     def process(self) -> None:
-        """Submit until something makes the processor wait."""
-        while not (self._blocked or self.paused):
+        """Submit until something makes the processor wait; each prompt takes `handout_s`."""
+        while not (self._blocked or self.paused or self._handing_out):
             if not self._holds_sample:
                 if self.max_samples is not None and self.submitted >= self.max_samples:
                     return
@@ -85,6 +87,13 @@ class Rollouter:
             self.submitted += 1
             self._active += 1
             self._holds_sample = False
+            if self._handout_s:
+                self._handing_out = True
+                self.world.after(self._handout_s, self._handed_out)
+
+    def _handed_out(self) -> None:
+        self._handing_out = False
+        self.process()
 
     def on_group(self, group: int) -> None:
         """Notice that a sample is finished: queue it, which drops the oldest of a full queue."""

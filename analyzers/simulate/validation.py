@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlinsight.analyzers.result import Estimate, Report
+from rlinsight.analyzers.result import Estimate
 from rlinsight.analyzers.simulate.calibration import Calibration
 from rlinsight.analyzers.simulate.knobs import KNOB_NAMES, Knobs
-from rlinsight.analyzers.simulate.predict import SEEDS
-from rlinsight.analyzers.simulate.reproduce import reproduce
+from rlinsight.analyzers.simulate.predict import SEEDS, simulate
+from rlinsight.analyzers.simulate.reproduce import Recorded, compare
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,20 @@ class Validation:
 
 
 def check_run(
-    run: str, calibration: Calibration, report: Report, knobs: Knobs, seeds: Sequence[int] = SEEDS
+    run: str,
+    calibration: Calibration,
+    measured: Recorded,
+    knobs: Knobs,
+    window: tuple[int, int],
+    seeds: Sequence[int] = SEEDS,
 ) -> Row:
-    """Predict one run from its setting alone, over the window of its report, and compare."""
-    _, compared = reproduce(calibration, report, knobs, seeds)
-    by_name = {row.figure: row for row in compared}
+    """Predict one run from its setting alone and compare.
+
+    `window` holds the versions before the measured ones, and those measured.
+    """
+    warm_up, versions = window
+    prediction = simulate(calibration, knobs, seeds=seeds, warm_up=warm_up, versions=versions)
+    by_name = {row.figure: row for row in compare(measured, prediction)}
     rate, wait = by_name["tokens_per_s_per_device"], by_name["trainer_wait_share"]
     return Row(
         run=run,

@@ -11,6 +11,7 @@ from math import inf
 import numpy as np
 
 from rlinsight.analyzers.simulate.calibration import Calibration
+from rlinsight.analyzers.simulate.client import Client
 from rlinsight.analyzers.simulate.draw import drawn
 from rlinsight.analyzers.simulate.knobs import Knobs
 from rlinsight.analyzers.simulate.pace import token_times, update_seconds
@@ -51,7 +52,10 @@ class World:
         self.replicas = Replicas(
             replicas, token_s, decode.start_s, edge_s=decode.arrival_s + decode.end_s
         )
-        self._submit_s = calibration.costs.submit_s + calibration.decode.arrival_s
+        self._submit_s = calibration.costs.submit_s
+        self._submit_each_s = calibration.costs.submit_each_s
+        self._arrival_s = calibration.decode.arrival_s
+        self._client = Client(self.after, lambda: self.now)
         self._reward_s = calibration.costs.reward_s + calibration.decode.end_s
         # In fully_async the scoring of a validation is measured as what follows it.
         scored_s = 0.0 if knobs.mode == "fully_async" else calibration.costs.reward_s
@@ -72,12 +76,21 @@ class World:
         group = self.replicas.new_group(len(lengths))
         prompt = self.calibration.prompt_tokens
         self.tokens[group] = sum(lengths) + prompt * len(lengths)
-        delay = self._submit_s
-        if delay:
-            self.after(delay, lambda: self._arrive(group, lengths))
-        else:
-            self._arrive(group, lengths)
+        self.soon(
+            self._submit_s,
+            lambda: self._client.work(
+                self._submit_each_s,
+                lambda: self.soon(self._arrival_s, lambda: self._arrive(group, lengths)),
+            ),
+        )
         return group
+
+    def soon(self, delay: float, call: Callable[[], None]) -> None:
+        """Call `call` in `delay` seconds, now where that is none."""
+        if delay:
+            self.after(delay, call)
+        else:
+            call()
 
     def _arrive(self, group: int, lengths: list[float]) -> None:
         """Reach the replicas; behind a closed gate, tokens will be of the next version."""
@@ -170,8 +183,18 @@ class World:
         self, stopped: list[tuple[int, float, int]], *, anywhere: bool = False
     ) -> None:
         if stopped:
-            delay = self.calibration.costs.resume_s + self.calibration.decode.arrival_s
-            self.after(delay, lambda: self._retry(stopped, anywhere=anywhere))
+            delay = self.calibration.costs.resume_s
+            self.after(delay, lambda: self._ask_again(stopped, anywhere=anywhere))
+
+    def _ask_again(self, stopped: list[tuple[int, float, int]], *, anywhere: bool) -> None:
+        """Hand stopped requests to the client, to which each is its part of a prompt."""
+        each_s = self._submit_each_s / self.knobs.group_size
+        if not each_s:
+            self.soon(self._arrival_s, lambda: self._retry(stopped, anywhere=anywhere))
+            return
+        for request in stopped:
+            retry = partial(self._retry, [request], anywhere=anywhere)
+            self._client.work(each_s, partial(self.soon, self._arrival_s, retry))
 
     def _retry(self, stopped: list[tuple[int, float, int]], *, anywhere: bool) -> None:
         routed = set() if anywhere else set(self.replicas.routed)
@@ -184,14 +207,16 @@ class World:
 
     def submit_validation(self) -> int:
         """Route a validation set; return its group."""
-        costs = self.calibration.costs
+        calibrated = self.calibration
+        again = self.knobs.validation_samples / calibrated.knobs.validation_samples
+        requests = round(calibrated.costs.validation_requests * again)
         maximum = self.knobs.max_response_length
-        drawn = self.calibration.validation_lengths.draw(
-            self._validation, 1, max(1, costs.validation_requests), maximum=maximum,
+        drawn = calibrated.validation_lengths.draw(
+            self._validation, max(1, requests), 1, maximum=maximum,
             scale=self.knobs.length_scale, tail=self.knobs.length_tail,
         )  # fmt: skip
-        group = self.replicas.new_group(drawn.shape[1])
-        self._route(group, drawn[0].tolist())
+        group = self.replicas.new_group(len(drawn))
+        self._route(group, drawn[:, 0].tolist())
         self._validating.add(group)
         return group
 
@@ -242,8 +267,4 @@ class World:
         if group in self._validating:
             self.after(self._validated_s, lambda: self._validating.remove(group))
             return
-        delay = self._reward_s
-        if delay:
-            self.after(delay, lambda: self.on_group(group))
-        else:
-            self.on_group(group)
+        self.soon(self._reward_s, lambda: self.on_group(group))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -249,7 +250,8 @@ def _error(fit: Fit) -> str:
 
 
 def _free(fit: Fit) -> str:
-    return "the same" if fit.free == fit.value else seconds(fit.free)
+    same = math.isclose(fit.free, fit.value, rel_tol=1e-6)  # but for rounding
+    return "the same" if same else seconds(fit.free)
 
 
 def _outside(answer: Answer) -> Section:
