@@ -54,6 +54,7 @@ def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Re
     info = choose_window(tables, trace.time_range, asked)
     window = (info.start_ns, info.end_ns)
     with ThreadPoolExecutor(max_workers=1) as beside:
+        slots = beside.submit(slot_use, tables.requests, tables.counters, tables.topology, window)
         length = beside.submit(_lengths, tables, window)
         activities = beside.submit(activity_times, tables.spans, tables.topology, info.end_ns)
         alive = beside.submit(_liveness, trace, tables)
@@ -63,9 +64,11 @@ def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Re
         learning = beside.submit(_quality, tables, window)
 
         segments, known = _segments(tables, window)
-        slots = slot_use(tables.requests, tables.counters, tables.topology, window)
-        pools = pool_reports(ledger(segments), tables.topology, tables.metrics, slots, window)
         merged, idle = merged_bubbles(idle_segments(segments, tables.topology))
+        even = beside.submit(balance, tables, merged, window)
+        ahead = beside.submit(run_ahead, tables.samples, window)
+        spent = ledger(segments)
+        pools = pool_reports(spent, tables.topology, tables.metrics, slots.result(), window)
         found = bubbles(idle, merged, known, tables.counters)
         windows = clipped(tables.versions, window)
         rows = version_rows(segments, windows, tables.samples, tables.topology)
@@ -73,26 +76,26 @@ def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Re
         trusted = trust(trace, tables, window, pools)
         steps = tuple(step_rows(tables.spans, tables.samples))
         doubtful = doubts(trusted, info, len(rows))
-        even = balance(tables, merged, window)
+        devices = device_report(tables, segments, window)
         return Report(
             run=header(trace),
             window=info,
             liveness=alive.result(),
-            verdict=verdict(pools, found, both, alive.result(), even.replicas, doubtful),
+            verdict=verdict(pools, found, both, alive.result(), even.result().replicas, doubtful),
             throughput=throughput(tables.samples, window, len(trace.topology.devices), rows),
             pools=pools,
             bubbles=found,
             versions=tuple(rows),
             overlap=both,
-            slots=slots,
-            run_ahead=run_ahead(tables.samples, window),
+            slots=slots.result(),
+            run_ahead=ahead.result(),
             outside_steps=outside_steps(tables.spans, window),
             staleness=lags.result(),
             tokens=tokens.result(),
             coverage=covered.result(),
             lengths=length.result(),
-            balance=even,
-            devices=device_report(tables, segments, window),
+            balance=even.result(),
+            devices=devices,
             sync=syncs(tables.spans, tables.markers, tables.topology, window, tables.counters),
             quality=learning.result(),
             defects=_defects(trace, tables),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -27,12 +27,28 @@ def union(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     vanish. The rows of a group are brought together; then blocks of a few groups at a time
     are laid end to end on one integer axis, where one running maximum serves all of them.
     """
-    kept = intervals.select(*by, "start_ns", "end_ns")
-    if not kept.select(_LASTS.all()).item():  # a filter that keeps all would copy all
-        kept = kept.filter(_LASTS)
-    kept = kept.rechunk()
+    kept = _lasting(intervals.select(*by, "start_ns", "end_ns"))
     if kept.is_empty():
         return kept
+    names, (place, begin, finish) = _united(kept, by, lambda *islands: islands)
+    bounds = pl.DataFrame({"start_ns": begin, "end_ns": finish})
+    return pl.concat([names[place], bounds], how="horizontal") if by else bounds
+
+
+def _lasting(intervals: pl.DataFrame) -> pl.DataFrame:
+    """Return the intervals that take time, in one piece of memory."""
+    if not intervals.select(_LASTS.all()).item():  # a filter that keeps all would copy all
+        intervals = intervals.filter(_LASTS)
+    return intervals.rechunk()
+
+
+def _united(
+    kept: pl.DataFrame, by: Sequence[str], finished: Callable[[Ints, Ints, Ints], tuple[Ints, ...]]
+) -> tuple[pl.DataFrame, tuple[Ints, ...]]:
+    """Return the groups, and what `finished` makes of the islands of each block of them.
+
+    It gets the group (a row of the first frame), start and end of each island.
+    """
     start, end = (kept[column].to_numpy() for column in ("start_ns", "end_ns"))
     codes = group_codes(kept, by)
     order = np.argsort(_counted(codes), kind="stable")
@@ -42,14 +58,10 @@ def union(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
 
     def united(groups: slice, rows: slice) -> tuple[Ints, ...]:
         places = np.repeat(np.arange(groups.start, groups.stop), sizes[groups])
-        return _islands(places, start[order[rows]], end[order[rows]])
+        return finished(*_islands(places, start[order[rows]], end[order[rows]]))
 
-    place, begin, finish = in_parallel(united, group_blocks(firsts, len(order), fitting))
-    bounds = pl.DataFrame({"start_ns": begin, "end_ns": finish})
-    if not by:
-        return bounds
-    names = kept[order[firsts]].select(by)  # of each group; there are few
-    return pl.concat([names[place], bounds], how="horizontal")
+    made = in_parallel(united, group_blocks(firsts, len(order), fitting))
+    return kept[order[firsts]].select(by), made
 
 
 _LASTS = pl.col("start_ns") < pl.col("end_ns")
@@ -75,9 +87,19 @@ def _islands(places: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def covered(intervals: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Return the length of the union within each group: columns `by` and `ns`."""
-    length = (pl.col("end_ns") - pl.col("start_ns")).sum()
-    return union(intervals, by).group_by(by).agg(ns=length)
+    """Return the length of the union within each group: columns `by` and `ns`.
+
+    The islands are summed up block by block: of millions of rows only the groups are left.
+    """
+    kept = _lasting(intervals.select(*by, "start_ns", "end_ns"))
+    if kept.is_empty():
+        return kept.select(by).with_columns(ns=pl.lit(0, pl.Int64))
+    names, (ns,) = _united(kept, by, _lengths)
+    return names.with_columns(ns=pl.Series(ns))
+
+
+def _lengths(place: Ints, begin: Ints, finish: Ints) -> tuple[Ints]:
+    return (np.add.reduceat(finish - begin, np.flatnonzero(np.diff(place, prepend=-1))),)
 
 
 def group_codes(frame: pl.DataFrame, by: Sequence[str]) -> Codes:

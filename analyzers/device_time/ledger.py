@@ -24,7 +24,7 @@ from rlinsight.analyzers.device_time.blocks import group_blocks, in_parallel
 from rlinsight.analyzers.device_time.intervals import Codes, Ints, run_starts, time_order
 from rlinsight.analyzers.device_time.states import PRIORITY, STATES
 
-Changes = npt.NDArray[np.int32]
+Changes = npt.NDArray[np.int8]
 Window = tuple[int, int]
 
 
@@ -84,7 +84,7 @@ def _ends(
     device = np.concatenate([number, number, edges])
     ts = np.concatenate([start, end, np.tile(np.asarray(window, np.int64), len(devices))])
     states = np.concatenate([state, state, np.zeros(len(edges), state.dtype)])
-    change = np.repeat(np.array([1, -1, 0], np.int32), [len(start), len(end), len(edges)])
+    change = np.repeat(np.array([1, -1, 0], np.int8), [len(start), len(end), len(edges)])
     order = time_order(device, ts)
     return device[order], ts[order], states[order], change[order]
 
@@ -108,7 +108,8 @@ def _highest(states: Codes, change: Changes) -> Codes:
     """
     top = np.full(len(states), len(PRIORITY), np.uint32)
     for state in np.unique(states)[::-1]:
-        top[np.cumsum(np.where(states == state, change, 0)) > 0] = state
+        active = np.cumsum(change * (states == state), dtype=np.int32) > 0
+        np.copyto(top, np.uint32(state), where=active)
     return top
 
 

@@ -80,7 +80,8 @@ def request_spread(
         return None
     shares = {lane: areas[lane] / total for lane in lanes}
     busiest = max(shares, key=lambda lane: shares[lane])
-    routed = {lane: _count(mine, lane) / len(mine) for lane in lanes}
+    counts = dict(mine.group_by("lane").len().iter_rows())
+    routed = {lane: counts.get(lane, 0) / len(mine) for lane in lanes}
     in_flight = total / (window[1] - window[0])
     return RequestSpread(
         verdict=_spread_verdict(min(shares[busiest], routed[busiest]), len(lanes), in_flight),
@@ -99,10 +100,6 @@ def _spread_verdict(share: float, replicas: int, in_flight: float) -> Spread:
     if in_flight <= SERIAL:
         return "serialized"
     return "skewed" if share >= 1.5 / replicas else "even"
-
-
-def _count(requests: pl.DataFrame, lane: str) -> int:
-    return int((requests["lane"] == lane).sum())
 
 
 def _areas(levels: pl.DataFrame) -> dict[str, int]:
