@@ -80,7 +80,7 @@ def emulation(
     figures = {
         "responses_per_s": _per_real_second(len(ended), window, scale),
         "host_cpu": _number(_values(inside, _HOST_CPU).mean()),
-        "update_lateness": _ratio(_values(inside, LATE).quantile(0.95), _update_s(spans, window)),
+        "update_lateness": _lateness(spans, inside),
         "request_delay": _ratio(_values(inside, DELAY).median(), _request_s(ended)),
     }
     return Emulation(time_scale=scale, **figures, doubts=_doubts(figures))
@@ -94,7 +94,7 @@ def _doubts(figures: Mapping[str, float | None]) -> tuple[str, ...]:
         ("request_delay", MAX_REQUEST_DELAY, "requests were delayed by {:.1%} of a request"),
     )
     return tuple(
-        f"{text.format(value)}, more than {_limit_text(limit)}: a larger `emulated.time_scale` helps"
+        f"{text.format(value)}, more than {_limit_text(limit)}: raise `emulated.time_scale`"
         for name, limit, text in limits
         if (value := figures[name]) is not None and value > limit
     )
@@ -113,13 +113,26 @@ def _per_real_second(count: int, window: Window, scale: float) -> float | None:
     return count / real_s if real_s > 0 else None
 
 
-def _update_s(spans: pl.DataFrame, window: Window) -> float | None:
+def _lateness(spans: pl.DataFrame, counters: pl.DataFrame) -> float | None:
+    """Return the 95th percentile of how late updates ended / the median update.
+
+    An update of several mini-batches makes up for lateness; what its last one says counts.
+    """
     updates = spans.filter(
         (pl.col("activity") == "update_actor")
-        & pl.col("start_ns").is_between(*window)
         & (pl.col("lane").cast(pl.String) != "trainer")
-    )
-    return _number(((updates["end_ns"] - updates["start_ns"]) / 1e9).median())
+        & pl.col("end_ns").is_not_null()
+    ).sort("end_ns")
+    said = counters.filter(pl.col("name").cast(pl.String) == LATE)
+    last = updates.join_asof(
+        said.select("ts_ns", "value").sort("ts_ns"),
+        left_on="end_ns",
+        right_on="ts_ns",
+        strategy="backward",
+        coalesce=False,
+    ).filter(pl.col("ts_ns") >= pl.col("start_ns"))
+    seconds = (last["end_ns"] - last["start_ns"]) / 1e9
+    return _ratio(last["value"].quantile(0.95), _number(seconds.median()))
 
 
 def _request_s(requests: pl.DataFrame) -> float | None:

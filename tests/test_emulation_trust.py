@@ -29,6 +29,8 @@ def judged(tmp_path):
                 start_ns = 10 * index * S
                 end_ns = start_ns + 5 * S
                 writer.span("update_actor", lane="trainer/rank0", start_ns=start_ns, end_ns=end_ns)
+                # a first mini-batch that was late counts only if the last one still is
+                writer.counter(LATE, 3.0, lane="trainer/rank0", ts_ns=start_ns + 2 * S)
                 writer.counter(LATE, late_s, lane="trainer/rank0", ts_ns=end_ns)
             writer.counter("host_cpu_utilization", cpu, lane="n0", ts_ns=S)
         trace = rlinsight.open(tmp_path / "t")

@@ -11,11 +11,11 @@ from rlinsight.report.devices import device_memory, device_states, kernel_stages
 from rlinsight.report.figures_of_merit import key_figures
 from rlinsight.report.phases import metric_phases, sync_stages
 from rlinsight.report.section import Section
+from rlinsight.report.trust import trust
 from rlinsight.report.units import count, counted, device_seconds, number, percent, seconds
 from rlinsight.report.verdict import CAUSES
 
 if TYPE_CHECKING:
-    from rlinsight.analyzers.emulation import Emulation
     from rlinsight.analyzers.result import Report, StepRow
 
 _MAX_STEPS = 12
@@ -44,7 +44,7 @@ def sections(report: Report, pools: Iterable[str] | None = None) -> list[Section
         _steps(report),
         _activities(report),
         _defects(report),
-        _trust(report),
+        trust(report),
     ]
     return [section for section in found if section.rows]
 
@@ -214,38 +214,3 @@ def _defects(report: Report) -> Section:
         rows.insert(0, ("idle_figures", "both idle ratios", report.idle_figures.told, "verl#6693"))
     columns = ("defect", "where", "shown by", "reference")
     return Section("Where the framework's own figures mislead", columns, tuple(rows))
-
-
-def _trust(report: Report) -> Section:
-    trust = report.trust
-    rows = [
-        ("hooks", f"{trust.hooks_installed} installed"),
-        ("unattributed device time", percent(trust.unattributed_ratio)),
-        (
-            "time inside hooks",
-            f"{seconds(trust.hook_seconds)} over all processes, {percent(trust.hook_share)} of the "
-            "wall time",
-        ),
-        *((f"hook skipped: {name}", why) for name, why in trust.hooks_skipped.items()),
-        *((f"hook failed: {name}", f"{n} times") for name, n in trust.hook_errors.items()),
-        *((f"rows dropped: {name}", count(n)) for name, n in trust.dropped_rows.items()),
-        *((f"not read: {path}", why) for path, why in trust.skipped_files.items()),
-        *(("clock not calibrated", lane) for lane in trust.uncalibrated_lanes),
-        *_clock(trust.clock_residual_ns),
-        *_emulation(trust.emulation),
-        *(("remark", remark) for remark in trust.remarks),
-    ]
-    if trust.open_intervals:
-        rows.append(("begun and never ended", f"{trust.open_intervals} intervals"))
-    return Section("Trust", ("what", "found"), tuple(rows))
-
-
-def _emulation(emulation: Emulation | None) -> list[tuple[str, str]]:
-    if emulation is None:
-        return []
-    doubts = [("outside the trustworthy range", doubt) for doubt in emulation.doubts]
-    return [("emulated", emulation.sentence()), *doubts]
-
-
-def _clock(residual_ns: int | None) -> list[tuple[str, str]]:
-    return [] if residual_ns is None else [("clocks agree within", seconds(residual_ns / 1e9))]

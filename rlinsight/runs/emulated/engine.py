@@ -29,7 +29,7 @@ BACKEND: Final = "emulated"
 LATE: Final = "emulated_update_late_s"
 
 #: Real time after which the call of an update has certainly returned.
-_RETURN_S: Final = 0.005
+_RETURN_S: Final = 0.02
 
 
 @EngineRegistry.register(model_type="language_model", backend=BACKEND, device=["cpu", "cuda"])

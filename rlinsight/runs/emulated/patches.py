@@ -18,7 +18,7 @@ from typing import Any, Final
 from rlinsight.collectors.verl.hooks import HookSkipped
 from rlinsight.collectors.verl.wrap import locate
 from rlinsight.runs.cpu.imports import when_imported
-from rlinsight.runs.emulated import wrappers
+from rlinsight.runs.emulated import one_process, requests, update_clock, waits
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Patch:
 
 def _occupies(module: str, target: str) -> Patch:
     why = "an update may seem to begin while its devices are busy otherwise"
-    return Patch(module, target, why, wrappers.occupying)
+    return Patch(module, target, why, update_clock.occupying)
 
 
 PATCHES: Final[tuple[Patch, ...]] = (
@@ -67,85 +67,85 @@ PATCHES: Final[tuple[Patch, ...]] = (
         "verl.single_controller.ray.base",
         "RayResourcePool.__init__",
         "verl starts a training process for each device",
-        wrappers.one_process,
+        one_process.one_process,
     ),
     Patch(
         "verl.workers.rollout.llm_server",
         "LLMServerManager._initialize_llm_servers",
         "verl starts hybrid replicas for one device instead of all",
-        wrappers.all_hybrid_replicas,
+        one_process.all_hybrid_replicas,
     ),
     Patch(
         "verl.workers.engine_workers",
         "ActorRolloutRefWorker.__init__",
         "a training process refuses replicas of several devices",
-        wrappers.replica_in_one_process,
+        one_process.replica_in_one_process,
     ),
     Patch(
         f"{_SEPARATION}.engine_workers",
         "DetachActorWorker._get_strategy_handlers",
         "saving the old policy fails for a strategy that verl does not know",
-        wrappers.nothing_to_save,
+        one_process.nothing_to_save,
     ),
     Patch(
         "verl.experimental.agent_loop.agent_loop",
         "AgentLoopWorker._run_agent_loop",
         "lengths differ from run to run",
-        wrappers.named_request,
+        requests.named_request,
     ),
     Patch(
         "verl.experimental.agent_loop.single_turn_agent_loop",
         "SingleTurnAgentLoop.run",
         "each response costs a reward worker 2 ms of CPU, and a call to it",
-        wrappers.reward_at_once,
+        requests.reward_at_once,
     ),
     Patch(
         "verl.experimental.agent_loop.agent_loop",
         "AgentLoopWorker._pad_token_ids",
         "each response costs milliseconds of CPU",
-        wrappers.direct_padding,
+        requests.direct_padding,
     ),
     Patch(
         f"{_FULLY_ASYNC}.fully_async_trainer",
         "FullyAsyncTrainer.fit",
         "the last half second may be missing from the trace",
-        wrappers.flushed,
+        update_clock.flushed,
     ),
     Patch(
         f"{_V1}.trainer_base",
         "PPOTrainer.fit",
         "the last half second may be missing from the trace",
-        wrappers.flushed,
+        update_clock.flushed,
     ),
     Patch(
         f"{_FULLY_ASYNC}.message_queue",
         "MessageQueueClient.get_sample",
         "an update begins when verl gets to it, not when its batch was there",
-        wrappers.sample_fetched,
+        update_clock.sample_fetched,
     ),
     Patch(
         f"{_V1}.replay_buffer",
         "ReplayBuffer.__init__",
         "the trainer looks for samples every 2 real seconds",
-        wrappers.scaled_poll,
+        waits.scaled_poll,
     ),
     Patch(
         f"{_V1}.replay_buffer",
         "ReplayBufferAsync.sample",
         "an update begins when verl gets to it, not when its batch was there",
-        wrappers.batch_fetched,
+        update_clock.batch_fetched,
     ),
     Patch(
         f"{_SEPARATION}.ray_trainer",
         "SeparateRayPPOTrainer._update_actor",
         "the update does not know when its batch was there",
-        wrappers.stamped_batch,
+        update_clock.stamped_batch,
     ),
     Patch(
         f"{_V1}.trainer_base",
         "PPOTrainer._update_actor",
         "the update does not know when its batch was there",
-        wrappers.stamped_keys,
+        update_clock.stamped_keys,
     ),
     _occupies(f"{_FULLY_ASYNC}.fully_async_trainer", "FullyAsyncTrainer._fit_update_weights"),
     _occupies(f"{_FULLY_ASYNC}.fully_async_trainer", "FullyAsyncTrainer._fit_validate"),
@@ -169,17 +169,17 @@ PATCHES: Final[tuple[Patch, ...]] = (
 
 #: Names of verl's modules that are bound to something else: module, name, what, why.
 NAMES: Final[tuple[tuple[str, str, Callable[[], Any], str], ...]] = (
-    ("verl.workers.rollout.llm_server", "asyncio", wrappers.ScaledAsyncio, "it waits real seconds"),
+    ("verl.workers.rollout.llm_server", "asyncio", waits.ScaledAsyncio, "it waits real seconds"),
     (
         f"{_FULLY_ASYNC}.fully_async_rollouter",
         "asyncio",
-        wrappers.ScaledAsyncio,
+        waits.ScaledAsyncio,
         "it waits real seconds",
     ),
     (
         "verl.experimental.agent_loop.agent_loop",
         "hydra",
-        wrappers.DirectHydra,
+        requests.DirectHydra,
         "each response costs 4 ms of CPU",
     ),
 )
