@@ -12,23 +12,48 @@ from rlinsight.analyzers.tables import Tables
 
 def fit_validations(
     tables: Tables, driver: pl.DataFrame, knobs: Knobs, poll_s: float, switch_s: float
-) -> tuple[tuple[Fit, Fit], int]:
-    """Return the seconds before and after the generation of a validation, and its requests.
+) -> tuple[tuple[Fit, ...], int]:
+    """Return the seconds around the generation of a validation, and its requests.
 
-    `driver` holds the driver's closed spans with their seconds `s`.
+    `driver` holds the driver's closed spans with their seconds `s`. In fully_async, what is outside
+    of the rollouter's own span is lending the trainer's devices and taking them back, where they
+    are lent.
     """
     each = _each(tables, driver)
-    before = ((each["first"] - each["began"]) / 1e9).to_numpy()
-    if knobs.mode == "separate_async":
-        before = before - switch_s
+    first, last = each["first"].to_numpy() / 1e9, each["last"].to_numpy() / 1e9
+    began, ended = each["began"].to_numpy() / 1e9, each["ended"].to_numpy() / 1e9
+    lends: tuple[Fit, ...] = ()
     if knobs.mode == "fully_async":
-        after = ((each["ended"] - each["last"]) / 1e9).to_numpy()
+        inner = _of_rollouter(tables, each)
+        if knobs.trainer_validates and inner is not None:
+            lends = (
+                of_mean("costs.lend_before_s", inner[0] - began),
+                of_mean("costs.lend_after_s", ended - inner[1]),
+            )
+            began, ended = inner
+        before, after = first - began, ended - last
     else:  # the end is noticed at a poll
-        generated = ((each["last"] - each["first"]) / 1e9).to_numpy()
-        after = ((each["ended"] - each["first"]) / 1e9).to_numpy() - _rounded_up(generated, poll_s)
+        before = first - began - (switch_s if knobs.mode == "separate_async" else 0.0)
+        after = ended - first - np.ceil((last - first) / poll_s) * poll_s
     requests = each["requests"].median()
     fits = of_mean("costs.validation_before_s", before), of_mean("costs.validation_after_s", after)
-    return fits, int(requests) if isinstance(requests, (int, float)) else 0
+    return (*fits, *lends), int(requests) if isinstance(requests, (int, float)) else 0
+
+
+def _of_rollouter(tables: Tables, each: pl.DataFrame) -> tuple[Array, Array] | None:
+    """Return begin and end (s) of the rollouter's part of each validation, None if not recorded."""
+    lanes = [lane.id for lane in tables.topology.lanes if lane.role == "rollouter"]
+    spans = tables.spans.filter(
+        (pl.col("activity") == "validate")
+        & pl.col("lane").cast(pl.String).is_in(lanes)
+        & pl.col("end_ns").is_not_null()
+    ).sort("start_ns")
+    inside = each.join_asof(
+        spans.select(from_ns="start_ns", to_ns="end_ns"), left_on="first", right_on="from_ns"
+    )
+    if inside.is_empty() or not (inside["to_ns"] >= inside["last"]).all():
+        return None
+    return inside["from_ns"].to_numpy() / 1e9, inside["to_ns"].to_numpy() / 1e9
 
 
 def _each(tables: Tables, driver: pl.DataFrame) -> pl.DataFrame:
@@ -57,8 +82,3 @@ def validation_seconds(driver: pl.DataFrame) -> Array:
     """Return the durations of the validations, without the first where there are more."""
     spans: Array = driver.filter(pl.col("activity") == "validate").sort("start_ns")["s"].to_numpy()
     return spans[1:] if len(spans) > 1 else spans
-
-
-def _rounded_up(seconds: Array, poll_s: float) -> Array:
-    polled: Array = np.ceil(seconds / poll_s) * poll_s
-    return polled

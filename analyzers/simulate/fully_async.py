@@ -95,28 +95,28 @@ class FullyAsync:
 
     def _validate(self) -> None:
         world = self.world
-        world.run_for(world.cost("validation_before_s"))
         if world.hybrid:
             self._lend()
         self.rollouter.block()
+        world.run_for(world.cost("validation_before_s"))
         with Doing(self.account, None, rollout_too=True):
             asked = world.submit_validation()
             world.wait(lambda: world.validation_done(asked))
             world.run_for(world.cost("validation_rest_s"))
-        self.rollouter.unblock()
         world.run_for(world.cost("validation_after_s"))
+        self.rollouter.unblock()
         if world.hybrid:
             self._take_back()
+            world.run_for(world.cost("lend_after_s"))
 
     def _lend(self) -> None:
         """Give the trainer's devices to generation; everything that runs is aborted for it.
 
-        What giving them the weights takes is part of the recorded time before a validation,
-        where it was recorded; else it is taken to be that of a sync.
+        What giving them the weights takes is taken to be that of a sync where it was not recorded.
         """
         world = self.world
-        if not world.calibration.knobs.hybrid_replicas:
-            world.run_for(world.cost("sync_s"))
+        lent = world.calibration.knobs.hybrid_replicas
+        world.run_for(world.cost("lend_before_s" if lent else "sync_s"))
         world.abort(world.standalone)
         world.replicas.routed = world.standalone + world.hybrid
         self.rollouter.set_servers(len(world.replicas.routed))

@@ -1,0 +1,90 @@
+"""The runs that the simulator is held against: settings, what was measured, and the table."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rlinsight.analyzers.simulate import Knobs
+from rlinsight.analyzers.simulate.overrides import read_config
+from rlinsight.runs.config import RunConfig
+
+ROOT = Path(__file__).parent.parent
+VALIDATION = ROOT / "benchmarks" / "validation"
+DOCS = (ROOT / "docs" / "simulator.md").read_text(encoding="utf-8")
+RECORD = runpy.run_path(str(VALIDATION / "record.py"))
+RUNS = RECORD["settings"]()["runs"]
+MEASURED = {
+    file.stem: json.loads(file.read_text(encoding="utf-8"))
+    for file in (VALIDATION / "measured").glob("*.json")
+}
+
+
+def nested(overrides: dict) -> dict:
+    """Dotted keys as a resolved configuration has them."""
+    found: dict = {}
+    for key, value in overrides.items():
+        *parents, last = key.split(".")
+        place = found
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    return found
+
+
+def knobs_of(name: str) -> dict:
+    profile = RECORD["profile_of"](name)
+    knobs = read_config(profile["mode"], nested(profile["overrides"]))
+    for pool in ("trainer", "rollout"):
+        nodes = profile["resources"].get(pool)
+        if nodes:
+            knobs[f"{pool}_devices"] = nodes["nodes"] * nodes["devices_per_node"]
+    return knobs | RUNS[name].get("work", {})
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_setting_is_a_run(name):
+    config = RunConfig.model_validate(RECORD["profile_of"](name))
+    assert config.device == "emulated"
+
+
+def test_there_are_enough_of_them():
+    others = Counter(
+        RECORD["profile_of"](name)["mode"] for name, run in RUNS.items() if "calibrates" not in run
+    )
+    assert others["fully_async"] >= 12
+    assert others["separate_async"] >= 4
+    assert others["colocate_async"] >= 2
+    values = {knobs_of(name).get("staleness_threshold") for name in RUNS}
+    assert {0.0, 0.1, 0.3, 0.5, 0.7} <= values
+    varied = {
+        "rollout_devices": {2, 4, 8},
+        "sync_step": {1, 4, 8},
+        "trainer_validates": {True, False},
+        "partial_rollout": {True, False},
+        "validation_interval": {None, 4},
+        "length_tail": {None, 1.375},
+    }
+    names = [name for name, run in RUNS.items() if run["profile"] == "fully_async"]
+    for knob, wanted in varied.items():
+        assert wanted <= {knobs_of(name).get(knob) for name in names}, knob
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_what_was_measured_is_of_the_setting(name):
+    knobs = Knobs(**MEASURED[name]["knobs"])
+    assert MEASURED[name]["run"] == name
+    for knob, value in knobs_of(name).items():
+        assert getattr(knobs, knob) == value, knob
+    calibration = MEASURED[name]["calibration"]
+    assert (calibration is not None) == RUNS[name].get("calibrates", False)
+
+
+def test_every_measured_run_is_a_row_of_the_table():
+    table = DOCS.split("<!-- other settings: begin -->")[1].split("<!-- other settings: end -->")[0]
+    for name, run in MEASURED.items():
+        assert (f"| {name} |" in table) == (run["calibration"] is None), name
