@@ -345,6 +345,18 @@ def test_a_budget_that_fits_is_left_alone(factor, reason):
     assert reason in told
 
 
+def test_emulated_devices_hold_any_budget_and_the_smallest_that_gains_is_asked_for():
+    """Two micro-batches of 2 s: twice the budget makes them one, and more makes no fewer."""
+    work = job("sync", lengths=(512,), train_batch=4, mini_batch=4, token_s=0.001, **BUDGET)
+    training = replace(work.training, fixed_s=0.1, per_micro_batch_s=2.0, tokens=(2048.0, 2048.0))
+    asked = case(replace(work, training=training), "sync", config=LONG)
+    run = replace(asked.report.run, device_kinds=("emulated",))
+    found = memory.token_budget(replace(asked, report=replace(asked.report, run=run)))
+    assert found.changes == {"token_budget": 2048}
+    assert "measure the headroom of real ones first" in found.says
+    assert "not sampled" in memory.token_budget(asked)
+
+
 def test_where_memory_and_the_longest_sequence_cross_no_budget_is_feasible():
     found = memory.token_budget(
         case(with_micro_batches(), "sync", config=LONG, devices=memory_of(0.6))

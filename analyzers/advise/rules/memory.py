@@ -11,6 +11,11 @@ from rlinsight.analyzers.simulate.overrides import setting
 #: A budget that could grow by less is not worth an experiment.
 GROWTH: Final = 1.25
 _ROUND: Final = 512
+#: The kind of devices that have no memory, and the multiples of a budget tried on them.
+EMULATED: Final = "emulated"
+MULTIPLES: Final = (2, 3, 4)
+#: Gains that differ by less are the same.
+SAME: Final = 0.02
 
 
 def token_budget(case: Case) -> Proposal | str:
@@ -24,6 +29,8 @@ def token_budget(case: Case) -> Proposal | str:
         return "micro-batches have a fixed number of sequences: there is no token budget"
     factor = _factor(case)
     if factor is None:
+        if case.report.run.device_kinds == (EMULATED,):
+            return _without_memory(case, budget)
         return "the memory of the devices was not sampled"
     lowest, highest = _longest(case), int(budget * factor) // _ROUND * _ROUND
     interval = f"feasible from {lowest:.0f} to {highest}"
@@ -44,6 +51,25 @@ def token_budget(case: Case) -> Proposal | str:
         return f"a larger budget is predicted to gain nothing ({interval})"
     says = f"Memory allows {factor:.1f} times the token budget of {budget} ({interval})."
     return case.propose(says, evidence, effect)
+
+
+def _without_memory(case: Case, budget: int) -> Proposal | str:
+    """Emulated devices hold any budget: the smallest multiple that gains about all there is."""
+    found = [(case.effect({"token_budget": k * budget}), k) for k in MULTIPLES]
+    gains = [(case.gain(effect) or 0.0, k) for effect, k in found if effect is not None]
+    enough = max(gains, default=(0.0, 1))[0] - SAME
+    multiple = min((k for gain, k in gains if gain >= enough), default=1)
+    effect = next((one for one, k in found if k == multiple), None)
+    if effect is None or not case.worth_it(effect):
+        return "a larger budget is predicted to gain nothing"
+    says = (
+        f"{multiple} times the token budget of {budget} makes fewer micro-batches. Emulated "
+        "devices have no memory that it would have to fit: measure the headroom of real ones first."
+    )
+    shown = case.shown(
+        "training, of the trainer's time", case.state("trainer", "train.update_actor")
+    )
+    return case.propose(says, (shown,), effect)
 
 
 def _factor(case: Case) -> float | None:
@@ -67,7 +93,8 @@ RULES: Final = (
         name="token_budget", tier=3, variables="batching", check=token_budget,
         asks="Is there memory for larger micro-batches, and is the longest sequence within them?",
         fires=f"measured headroom allows at least {GROWTH:g} times the budget and that is "
-        "predicted to gain, or no budget is feasible",
+        "predicted to gain, or no budget is feasible; on emulated devices, which have no memory, "
+        f"{MULTIPLES[0]} to {MULTIPLES[-1]} times the budget is predicted to gain",
         risk="Out of memory at a longer batch than was seen; the margin of 10 % is for that.",
         verify="The update gets shorter; the memory peak stays below 90 %.",
         falsifier="The update stays as long: micro-batches were large enough.",
