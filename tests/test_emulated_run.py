@@ -15,6 +15,7 @@ import pytest
 import rlinsight
 from rlinsight.errors import ConfigError
 from rlinsight.runs.config import RunConfig
+from rlinsight.runs.cpu import example
 from rlinsight.runs.emulated import (
     batch_clock,
     launch,
@@ -70,6 +71,14 @@ def test_a_running_cluster_is_refused():
 def test_costs_need_emulated_devices():
     with pytest.raises(ValueError, match="`emulated` is the cost of emulated devices"):
         config(device="cpu", emulated={"seed": 1})
+
+
+def test_prompts_of_the_example_get_their_length(tmp_path):
+    with pytest.raises(ValueError, match="is for `data: example`"):
+        config(data={"train": "t", "val": "v"}, emulated={"prompt_tokens": 100})
+    made = example.generate(tmp_path, train=5, val=2, prompt_characters=100)
+    prompts = pl.read_parquet(made.train)["prompt"].to_list()
+    assert {len(prompt[0]["content"]) for prompt in prompts} == {100}
 
 
 # -- wrappers ------------------------------------------------------------------------------
@@ -241,7 +250,8 @@ def test_an_abort_is_recorded_as_on_a_real_engine_and_resumed(serve):
         server.set_version(0)
         first = asyncio.create_task(server.generate(ask(0)))
         await asyncio.sleep(0.015)
-        aborted = server.abort(rejects=False)
+        server.close(rejects=False)
+        aborted = server.abort()
         tokens, reason, _ = await first
         parked = asyncio.create_task(server.generate(ask(0, max_tokens=64 - tokens)))
         await asyncio.sleep(0.01)
@@ -266,7 +276,8 @@ def test_an_abort_is_recorded_as_on_a_real_engine_and_resumed(serve):
 
 def test_a_closed_gate_of_a_leaving_replica_turns_requests_away(serve):
     async def scenario(server):
-        server.abort(rejects=True)
+        server.close(rejects=True)
+        server.abort()
         return await server.generate(ask(0))
 
     answer, trace = serve(scenario)

@@ -203,6 +203,11 @@ class RunConfig(RecordingConfig):
                 f"`emulated` is the cost of emulated devices, found `device: {self.device}`; "
                 "remove the section or set `device: emulated`"
             )
+        if self.emulated.prompt_tokens is not None and self.data != EXAMPLE:
+            raise ValueError(
+                "`emulated.prompt_tokens` is for `data: example`; the prompts of a data set of "
+                "your own are as long as they are"
+            )
         return self
 
     @model_validator(mode="after")

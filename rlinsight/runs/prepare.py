@@ -111,7 +111,8 @@ def _with_example(
 
     folder = Path(tempfile.gettempdir()) / f"rlinsight-example-{run_id}"
     scratch.append(folder)
-    example = generate(folder)
+    emulated = config.emulated if config.device == "emulated" else None
+    example = generate(folder, prompt_characters=(emulated and emulated.prompt_tokens) or 0)
     extra = example.model_overrides() if config.model == EXAMPLE else []
     extra = extra + (example.data_overrides() if config.data == EXAMPLE else [])
     return Platform(platform.environment, [*platform.overrides, *extra])

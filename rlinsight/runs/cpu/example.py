@@ -58,11 +58,12 @@ def generate(
     val: int = 32,
     size: str = "tiny",
     mean_length_tokens: float = MEAN_LENGTH_TOKENS,
+    prompt_characters: int = 0,
 ) -> Example:
     """Write the example into the folder `dest` and return its parts, as absolute paths.
 
-    `train` and `val` are numbers of prompts, `size` is one of `example_model.SHAPES`. Files of
-    an earlier call are replaced.
+    `train` and `val` are numbers of prompts, `size` is one of `example_model.SHAPES`. A prompt
+    shorter than `prompt_characters` begins with zeros. Files of an earlier call are replaced.
     """
     folder = Path(dest).resolve()
     model = folder / "model"
@@ -73,25 +74,25 @@ def generate(
     sums = random.Random(seed)  # noqa: S311 - exercises, not secrets
     return Example(
         model=model,
-        train=_write_task(folder / "train.parquet", sums, train, "train"),
-        val=_write_task(folder / "val.parquet", sums, val, "val"),
+        train=_write_task(folder / "train.parquet", sums, train, "train", prompt_characters),
+        val=_write_task(folder / "val.parquet", sums, val, "val", prompt_characters),
         reward=Path(
             shutil.copy(Path(__file__).with_name("example_reward.py"), folder / "reward.py")
         ),
     )
 
 
-def _write_task(path: Path, sums: random.Random, rows: int, split: str) -> Path:
-    pq.write_table(pa.Table.from_pylist([_sum(sums, i, split) for i in range(rows)]), path)
+def _write_task(path: Path, sums: random.Random, rows: int, split: str, width: int) -> Path:
+    pq.write_table(pa.Table.from_pylist([_sum(sums, i, split, width) for i in range(rows)]), path)
     return path
 
 
-def _sum(sums: random.Random, index: int, split: str) -> dict[str, object]:
+def _sum(sums: random.Random, index: int, split: str, width: int) -> dict[str, object]:
     total = min(max(round(sums.lognormvariate(*_SUM_LOG_MEAN_AND_STD)), _SUM_MIN), _SUM_MAX)
     left = sums.randint(1, total - 1)
     return {
         "data_source": "rlinsight/arithmetic",
-        "prompt": [{"role": "user", "content": f"{left}+{total - left}="}],
+        "prompt": [{"role": "user", "content": f"{left}+{total - left}=".rjust(width, "0")}],
         "ability": "math",
         "reward_model": {"style": "rule", "ground_truth": str(total)},
         "extra_info": {"index": index, "split": split},

@@ -102,6 +102,9 @@ class Transfers(Section):
 
     sync_s: Seconds = Field(default=2.0, description="Weights to the standalone replicas.")
     hybrid_sync_s: Seconds = Field(default=1.0, description="Weights to the hybrid replicas.")
+    abort_s: Seconds = Field(
+        default=0.02, description="From the closing of a replica's gate to the abort of what runs."
+    )
     sleep_s: Seconds = Field(default=1.0, description="A hybrid replica frees its memory.")
     wake_s: Seconds = Field(default=1.0, description="A hybrid replica takes its memory back.")
     checkpoint_s: Seconds = Field(default=10.0, description="Saving a checkpoint.")
@@ -114,6 +117,10 @@ class Emulated(Section):
         default=0.1, gt=0, le=10, description="Real seconds that an emulated second takes."
     )
     seed: int = Field(default=0, description="Chooses the response lengths.")
+    prompt_tokens: Count | None = Field(
+        default=None,
+        description="Tokens of each prompt of `data: example`, beside the chat template's.",
+    )
     lengths: Lengths = Field(default=Lengths(), description="Response lengths.")
     generation: Generation = Field(default=Generation(), description="Cost of generation.")
     training: Training = Field(default=Training(), description="Cost of training.")

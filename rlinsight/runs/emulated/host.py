@@ -96,18 +96,21 @@ class Server:
 
     # -- control -----------------------------------------------------------------------
 
-    def abort(self, *, rejects: bool) -> int:
-        """Close the gate and give every request back with the tokens it has."""
+    def close(self, *, rejects: bool) -> None:
+        """Close the gate; what runs goes on until it is aborted."""
         self._rows.paused(self.version, rejects=rejects)
         self._gate.clear()
         self._rejects = rejects
+
+    def abort(self) -> int:
+        """Give every request back with the tokens it has."""
         at = now_s()
         events, aborted = self._queue.abort(at)
         self._take(events)
         for job, tokens in aborted:
             self._answer(job, at, tokens, "abort")
         self._rows.counts(at, 0, 0, 0.0)
-        self._rows.aborted(self.version, len(aborted), rejects=rejects)
+        self._rows.aborted(self.version, len(aborted), rejects=self._rejects)
         return len(aborted)
 
     def resume(self) -> None:
@@ -184,8 +187,16 @@ class Host:
         return await self._servers[rank].generate(ask)
 
     async def abort(self, ranks: Sequence[int], *, rejects: bool) -> list[int]:
-        """Abort what runs on the replicas; return how much that was."""
-        return [self._servers[rank].abort(rejects=rejects) for rank in ranks]
+        """Abort what runs on the replicas; return how much that was.
+
+        As on a real engine, the gate is closed first, and the abort waits at a barrier until
+        what had passed the gate has reached the engine.
+        """
+        barrier_s = CLOCK.now_ns() / 1e9 + self._model.transfers.abort_s
+        for rank in ranks:
+            self._servers[rank].close(rejects=rejects)
+        await until(barrier_s)
+        return [self._servers[rank].abort() for rank in ranks]
 
     async def resume(self, ranks: Sequence[int]) -> None:
         """Let the replicas generate."""
