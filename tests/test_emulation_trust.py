@@ -83,6 +83,7 @@ def test_a_run_on_real_devices_is_not_judged(judged):
         ("dynamic_resource/train_allocated_time_s", 1.0, 10.0),
         ("separate_async/decision/per_sample_time_seconds", 0.1, 1.0),
         ("perf/time_per_step", 2.0, 20.0),
+        ("hybrid/last_add_time", 1.7e9, 1.7e9),
         ("perf/throughput", 1000.0, 100.0),
         ("perf/mfu/actor", 3.0, None),
         ("actor/perf/max_memory_allocated_gb", 1.0, None),

@@ -18,8 +18,9 @@ from rlinsight.trace.run_clock import CLOCK, EmulatedClock, RunClock
 _DURATION = re.compile(
     r"^timing_s/|^timing_per_token_ms/|_times?(_s)?$|_time/|_seconds$|_duration_s$|time_per_step$"
 )
-#: Keys under `timing_s/` that count something: verl describes the slowest request there.
-_COUNT = re.compile(r"length|num_preempted|/num_")
+#: What looks like a duration and is none: verl describes the slowest request under `timing_s/`,
+#: and notes at what time of day replicas joined and left.
+_COUNT = re.compile(r"length|num_preempted|/num_|/last_\w+_time$")
 _RATE = re.compile(r"^perf/throughput$")
 _OF_THE_MACHINE = re.compile(r"perf/(mfu|max_memory|cpu_memory)")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from rlinsight.errors import ConfigError
@@ -19,6 +20,7 @@ WEIGHT_ENGINE: Final = "rlinsight_emulated"
 #: What the actors that verl starts beside its workers ask for: 10 each for the fully
 #: asynchronous trainer and rollouter, 2 for their queue, 1 for everything else.
 _LOGICAL_CPUS: Final = 48
+_MOST_AGENT_WORKERS: Final = 4
 _OBJECT_STORE_BYTES: Final = 2_000_000_000
 
 _ROLLOUT: Final = "actor_rollout_ref.rollout"
@@ -56,13 +58,22 @@ def overrides(config: RunConfig, *, joins: str | None) -> list[str]:
             f"`device: emulated` starts a Ray of its own, found a cluster at {joins}; unset "
             "`ray_address` and RAY_ADDRESS, or stop the cluster"
         )
-    result = [*_COMMON, f"++ray_kwargs.ray_init.num_gpus={config.resources.total_devices}"]
+    result = [
+        *_COMMON,
+        f"{_ROLLOUT}.agent.num_workers={_agent_workers()}",
+        f"++ray_kwargs.ray_init.num_gpus={config.resources.total_devices}",
+    ]
     if config.mode in DISAGGREGATED:
         result += [
             f"{_ROLLOUT}.checkpoint_engine.backend={WEIGHT_ENGINE}",
             f"{_ROLLOUT}.checkpoint_engine.custom_backend_module={WEIGHT_ENGINE_MODULE}",
         ]
     return result
+
+
+def _agent_workers() -> int:
+    """Return how many processes run agent loops, which take most of the CPU: 1 on two cores."""
+    return max(1, min(_MOST_AGENT_WORKERS, (os.cpu_count() or 1) // 2))
 
 
 _VERL: Final = {
@@ -82,7 +93,6 @@ _COMMON: Final = (
     "actor_rollout_ref.model.enable_gradient_checkpointing=False",
     f"{_ROLLOUT}.name=emulated",
     # Each of these is a process that imports verl; the emulation needs one of each.
-    f"{_ROLLOUT}.agent.num_workers=1",
     "reward.num_workers=1",
     "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
     "data.dataloader_num_workers=0",
