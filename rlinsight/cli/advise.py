@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rlinsight.errors import ConfigError, RlinsightError, TraceError
+from rlinsight.cli.files import write
+from rlinsight.errors import ConfigError, TraceError
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.advise import Case
@@ -53,10 +54,7 @@ def advise(
     if markdown is not None:
         from rlinsight.report.advise.markdown import markdown as to_markdown
 
-        try:
-            markdown.write_text(to_markdown(Path(trace).name, advice), encoding="utf-8")
-        except OSError as error:
-            raise RlinsightError(f"cannot write `{markdown}`: {error}") from error
+        write(markdown, to_markdown(Path(trace).name, advice))
     if json:
         typer.echo(json_module.dumps(advice.to_dict(), indent=1))
         return

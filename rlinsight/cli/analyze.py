@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlinsight.errors import RlinsightError
+from rlinsight.cli.files import write
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.result import Report
@@ -52,7 +52,7 @@ def analyze(
     opened = rlinsight.open(trace)
     report = opened.analyze(window=chosen_window(opened, window, steps), lanes=lane or None)
     pools = known_pools(report, pool)
-    written = _write(report, pools, markdown, html)
+    written = _reports(report, pools, markdown, html)
     if json:
         typer.echo(json_module.dumps(of_pools(report.to_dict(), pools), indent=1))
         return
@@ -66,21 +66,18 @@ def analyze(
     typer.echo(f"next: {_next(trace, written)}")
 
 
-def _write(
+def _reports(
     report: Report, pools: list[str], markdown: Path | None, html: Path | None
 ) -> Path | None:
     """Write the asked-for files and return the one to open."""
-    try:
-        if markdown is not None:
-            from rlinsight.report.markdown import markdown as to_markdown
+    if markdown is not None:
+        from rlinsight.report.markdown import markdown as to_markdown
 
-            markdown.write_text(to_markdown(report, pools), encoding="utf-8")
-        if html is not None:
-            from rlinsight.report.html import html as to_html
+        write(markdown, to_markdown(report, pools))
+    if html is not None:
+        from rlinsight.report.html import html as to_html
 
-            html.write_text(to_html(report, pools), encoding="utf-8")
-    except OSError as error:
-        raise RlinsightError(f"cannot write the report: {error}") from error
+        write(html, to_html(report, pools))
     return html or markdown
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlinsight.cli.files import write
 from rlinsight.errors import ConfigError, RlinsightError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def check(
     }  # fmt: skip
     for kind, path in files.items():
         if path is not None:
-            _write(path, _rendered(kind, found, run, place, chosen, config))
+            write(path, _rendered(kind, found, run, place, chosen, config))
     if github:
         _annotate(found, to_stderr=json)
     if json:
@@ -157,7 +158,7 @@ def _annotate(result: CheckResult, *, to_stderr: bool) -> None:
 def _only_history(place: str, config: CheckConfig, path: Path | None) -> None:
     if path is None:
         raise ConfigError("nothing to check: give a trace, or `--history PATH` for the trend alone")
-    _write(path, _history(place, config, None, None))
+    write(path, _history(place, config, None, None))
     typer.echo(f"wrote the trend of {place}\nnext: open {shlex.quote(str(path))}")
 
 
@@ -202,11 +203,3 @@ def _next(result: CheckResult, trace: str, place: str) -> str:
         is_run = result.run_id is not None
         return f"rlinsight analyze {run}" if is_run else f"rlinsight baseline list {folder}"
     return f"rlinsight baseline add {run} --to {folder}"
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RlinsightError(f"cannot write `{path}`: {error}") from error

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlinsight.cli.files import write
 from rlinsight.errors import RlinsightError
 
 if TYPE_CHECKING:
@@ -121,20 +122,12 @@ def _reports(found: Comparison, markdown: Path | None, html: Path | None) -> Pat
     if markdown is not None:
         from rlinsight.report.compare.markdown import markdown as to_markdown
 
-        _write(markdown, to_markdown(found))
+        write(markdown, to_markdown(found))
     if html is not None:
         from rlinsight.report.compare.html import html as to_html
 
-        _write(html, to_html(found))
+        write(html, to_html(found))
     return html or markdown
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RlinsightError(f"cannot write `{path}`: {error}") from error
 
 
 def _next(found: Comparison, given: Sequence[str], written: Path | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rlinsight.errors import RlinsightError
+from rlinsight.cli.files import write
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.simulate import Calibration
@@ -65,7 +65,7 @@ def whatif(
 
     calibration, report = loaded(trace)
     if save is not None:
-        _write(save, calibration.to_json())
+        write(save, calibration.to_json())
     if knobs:
         typer.echo(listed_knobs(calibration))
         return
@@ -89,19 +89,12 @@ def _reports(found: Answer, markdown: Path | None, html: Path | None) -> Path | 
     if markdown is not None:
         from rlinsight.report.whatif.markdown import markdown as to_markdown
 
-        _write(markdown, to_markdown(found))
+        write(markdown, to_markdown(found))
     if html is not None:
         from rlinsight.report.whatif.html import html as to_html
 
-        _write(html, to_html(found))
+        write(html, to_html(found))
     return html or markdown
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RlinsightError(f"cannot write `{path}`: {error}") from error
 
 
 def _next(trace: str, found: Answer, written: Path | None) -> str:

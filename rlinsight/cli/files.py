@@ -1,0 +1,16 @@
+"""Files that a command is asked to write beside what it prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlinsight.errors import RlinsightError
+
+
+def write(path: Path, text: str) -> None:
+    """Write `text` to `path`, whose folder is made. Raises RlinsightError where that fails."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RlinsightError(f"cannot write `{path}`: {error}") from error
