@@ -91,6 +91,8 @@ def training(folder: Path) -> Iterator[subprocess.Popen]:
         if run.poll() is None:
             run.send_signal(signal.SIGINT)
             run.communicate(timeout=120)
+        if run.stdout is not None:
+            run.stdout.close()
 
 
 def assert_nothing_is_lost(folder: Path, before: pl.DataFrame) -> None:
