@@ -179,6 +179,21 @@ def test_only_what_was_waited_for_delays_an_update():
     assert clock.ready_ns > 0
 
 
+@pytest.mark.parametrize(
+    ("now", "ready", "free", "begins"),
+    [
+        (75, 50, 60, 60),  # the devices were busy when the batch came
+        (75, 70, 60, 70),  # the batch came last
+        (75, 0, 60, 60),  # nothing was waited for: the batch lay in the queue
+        (75, None, 60, 75),  # nobody says when it was there
+        (75, 0, 0, 75),  # the first of all
+        (75, 90, 60, 75),  # never later than it was asked for
+    ],
+)
+def test_an_update_begins_when_its_devices_could_have(now, ready, free, begins):
+    assert batch_clock.could_begin(now, ready, free) == begins
+
+
 def test_a_batch_says_when_it_was_there(monkeypatch):
     monkeypatch.setattr(batch_clock.BATCH_CLOCK, "ready_ns", 42)
     batch = SimpleNamespace(meta_info={}, extra_info={})

@@ -28,12 +28,13 @@ class Rank:
     """What the hooks of this process know of its rank.
 
     `version` is the parameter version it sent last, `jobs` are the calls that run, innermost
-    last.
+    last, and `ended_ns` is when the last of them ended, 0 before the first.
     """
 
     lane: str | None = None
     version: int | None = None
     jobs: list[Job] = field(default_factory=list)
+    ended_ns: int = 0
 
 
 rank = Rank()
@@ -64,6 +65,7 @@ def end_job(call: Call) -> None:
     if job is None:
         return
     rank.jobs.remove(job)
+    rank.ended_ns = call.end_ns or rank.ended_ns
     attrs = {**_micro_batch_attrs(job), **_memory_attrs(job)}
     if call.error is not None:
         attrs["error"] = type(call.error).__name__

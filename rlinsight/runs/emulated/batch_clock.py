@@ -19,6 +19,17 @@ READY: Final = "rlinsight_ready_ns"
 WAITED_S: Final = 0.02
 
 
+def could_begin(now_ns: int, ready_ns: int | None, free_ns: int) -> int:
+    """Return when the devices could have begun what verl asks for at `now_ns`.
+
+    `ready_ns` is when the batch was there, None where nobody said so (then it is now), and
+    `free_ns` when the devices had ended their last work; 0 is not known. Never later than now.
+    Worked example: a batch of 50, devices free at 60, asked for at 75: 60.
+    """
+    known_ns = max(ready_ns or 0, free_ns)
+    return now_ns if ready_ns is None or not known_ns else min(now_ns, known_ns)
+
+
 @dataclass
 class BatchClock:
     """The state of one trainer."""

@@ -18,7 +18,7 @@ from verl.workers.engine.base import BaseEngine, EngineRegistry
 
 from rlinsight.collectors.verl.rank import rank
 from rlinsight.runs.emulated import laws
-from rlinsight.runs.emulated.batch_clock import READY
+from rlinsight.runs.emulated.batch_clock import READY, could_begin
 from rlinsight.runs.emulated.setup import setup
 from rlinsight.runs.emulated.topology import declare_trainer
 from rlinsight.trace.recorder import current
@@ -27,9 +27,6 @@ from rlinsight.trace.run_clock import CLOCK
 BACKEND: Final = "emulated"
 #: How much later than it should have an update ended (emulated s).
 LATE: Final = "emulated_update_late_s"
-
-#: Real time after which the call of an update has certainly returned.
-_RETURN_S: Final = 0.02
 
 
 @EngineRegistry.register(model_type="language_model", backend=BACKEND, device=["cpu", "cuda"])
@@ -41,7 +38,6 @@ class EmulatedEngine(BaseEngine):  # type: ignore[misc]
         self.module = torch.nn.Module()
         self.mode: str | None = None
         self._free_ns = 0
-        self._returned_ns = 0
 
     @property
     def is_param_offload_enabled(self) -> bool:
@@ -96,9 +92,7 @@ class EmulatedEngine(BaseEngine):  # type: ignore[misc]
 
     def _spend(self, seconds: float, ready_ns: int | None) -> None:
         """Be busy until the device would be done."""
-        now_ns = CLOCK.now_ns()
-        known_ns = max(ready_ns or 0, self._free_ns)
-        start_ns = now_ns if ready_ns is None or not known_ns else min(now_ns, known_ns)
+        start_ns = could_begin(CLOCK.now_ns(), ready_ns, self._free_ns)
         self._begin_span_at(start_ns)
         end_ns = start_ns + round(seconds * 1e9)
         late_ns = CLOCK.now_ns() - end_ns
@@ -106,13 +100,12 @@ class EmulatedEngine(BaseEngine):  # type: ignore[misc]
             time.sleep(-late_ns / 1e9 * CLOCK.scale)
         self._record_lateness(end_ns, seconds)
         self._free_ns = end_ns
-        self._returned_ns = CLOCK.now_ns() + round(_RETURN_S / CLOCK.scale * 1e9)
 
     def _begin_span_at(self, start_ns: int) -> None:
         """Let the span of this call begin when the device did, not when verl asked for it."""
         if rank.jobs and not rank.jobs[-1].span.shown_open:
             span = rank.jobs[-1].span
-            span.start_ns = min(span.start_ns, max(start_ns, self._returned_ns))
+            span.start_ns = min(span.start_ns, max(start_ns, rank.ended_ns))
 
     def _record_lateness(self, end_ns: int, seconds: float) -> None:
         writer = current()
