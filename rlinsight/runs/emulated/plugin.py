@@ -10,6 +10,11 @@ from rlinsight.runs.emulated import patches
 
 #: The CPU's patches that an emulated run needs as well.
 _CPU_PATCHES = ("process_group_backend",)
+_SWITCH_S = 0.0005
+
+# An agent loop hands each request to a thread and back, several times. Python lets a busy thread
+# keep the interpreter for 5 ms, which a hundred requests at once would wait for one by one.
+sys.setswitchinterval(_SWITCH_S)
 
 # verl imports vLLM wherever it is installed; no process needs it, and it takes ten seconds.
 if "vllm" not in sys.modules:
