@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 import rlinsight
 from rlinsight.analyzers.simulate import Calibration, Knobs
 from rlinsight.analyzers.simulate.knobs import knobs_of_run
@@ -91,7 +93,14 @@ def of_settings() -> str:
         rows += [_cells(row, mode) for row in found.rows]
         lines.append(f"* {mode}: {_summary(found)}")
     columns = ("mode", "run", "differs in", *COLUMNS)
-    return "\n".join([*table(Section("", columns, tuple(rows))), "", *lines])
+    return "\n".join([*table(Section("", columns, tuple(rows))), "", *lines, *_missing(measured)])
+
+
+def _missing(measured: Sequence[dict[str, Any]]) -> list[str]:
+    """Say which settings were not recorded yet."""
+    runs = yaml.safe_load((MEASURED.parent / "settings.yaml").read_text(encoding="utf-8"))["runs"]
+    left = sorted(set(runs) - {run["run"] for run in measured})
+    return ["", f"Not recorded yet: {', '.join(f'`{name}`' for name in left)}."] if left else []
 
 
 def _calibration(runs: Sequence[dict[str, Any]]) -> Calibration:

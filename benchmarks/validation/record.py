@@ -5,8 +5,8 @@
     python benchmarks/validation/record.py --traces DIR ... keeps the traces there, to look into
 
 One after the other, about two minutes each. What is kept of a run is `measured/NAME.json`: its
-setting, its figures over whole versions, and of a run that calibrates, its calibration. The last
-version is left out of the figures: rollouts run out of prompts in it.
+setting, its figures over whole versions, what lowers the trust in them, and of a run that
+calibrates, its calibration. The last version is left out: rollouts run out of prompts in it.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def keep(name: str, trace: Path) -> None:
         "warm_up_versions": warm_up,
         "versions": versions,
         "recorded": asdict(recorded(report)),
+        "remarks": list(report.trust.remarks),
         "calibration": Calibration.from_report(opened, report).to_dict()
         if change.get("calibrates")
         else None,
