@@ -213,3 +213,10 @@ def test_the_rollouter_hands_out_one_prompt_after_the_other():
     rollouter.process()
     job_.run_for(20.0)
     assert ended == pytest.approx([4.0, 4.5, 5.0, 5.5])
+
+
+def test_where_each_request_is_a_task_a_prompt_is_all_of_its_requests():
+    handed, arrived = np.zeros(4), np.array([0.5, 0.6, 0.7, 0.8])
+    _, lag, each = client_times(handed, arrived, np.array([]), 4, 1 / 4)
+    assert each.value == pytest.approx(0.4)
+    assert lag.value == pytest.approx(0.4)

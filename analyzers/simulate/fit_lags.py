@@ -28,25 +28,30 @@ def submit_lags(tables: Tables, window: Window, knobs: Knobs) -> tuple[Fit, ...]
     """
     asked = tables.requests.filter(~pl.col("validate").fill_null(value=False))
     first = asked.filter(pl.col("attempt").fill_null(1) == 1)
-    if knobs.mode == "fully_async":
+    by_prompt = knobs.mode == "fully_async"
+    if by_prompt:
         pairs = _by_task(first, tables.counters)
-    else:
+    else:  # all of a batch are handed out at once, and each request is a task of its own
         dispatches = tables.spans.filter(pl.col("activity") == "other:dispatch_prompts")
         pairs = _latest_before(first, dispatches.select(handed_ns="start_ns"))
     known = pairs.filter(pl.col("handed_ns").is_not_null()).sort("handed_ns", "submit_ns")
     steady = known.filter(pl.col("submit_ns").is_between(*window))
     again = asked.filter(pl.col("attempt") > 1)["submit_ns"].sort()
-    return client_times(
+    size = knobs.group_size
+    handout, *rest = client_times(
         _seconds(steady["handed_ns"]), np.sort(_seconds(steady["submit_ns"])),
-        _seconds(again), knobs.group_size,
+        _seconds(again) , size, 1.0 if by_prompt else 1 / size,
     )  # fmt: skip
+    return (handout, *rest) if by_prompt else tuple(rest)
 
 
-def client_times(handed: Array, arrived: Array, again: Array, size: int) -> tuple[Fit, Fit, Fit]:
-    """Return the rollouter's time per prompt, the lag to a replica, and the client's time.
+def client_times(
+    handed: Array, arrived: Array, again: Array, size: int, part: float = 1.0
+) -> tuple[Fit, Fit, Fit]:
+    """Return the rollouter's time per prompt, the lag to a replica, and the client's per prompt.
 
-    `handed` and `arrived` are the seconds of each prompt, in order; `again` those of requests that
-    were asked for again, each of which is to the client a part of a prompt of `size` requests.
+    `handed` and `arrived` are the seconds of each prompt (or `part` of one), in order; `again` those
+    of requests that were asked for again, each a part of a prompt of `size` requests to the client.
     While a prompt is handed out before the one before has arrived, the client is busy: what
     passes between two arrivals is its work on one prompt and on what was asked for again meanwhile
     (mean), and what passes between two hand-outs is the rollouter's (median). The lag is what a
@@ -59,14 +64,14 @@ def client_times(handed: Array, arrived: Array, again: Array, size: int) -> tupl
     queued = before > handed
     spacing = (arrived - before)[queued]
     meanwhile = np.searchsorted(again, arrived) - np.searchsorted(again, before)
-    work = 1 + meanwhile[queued].mean() / size if queued.any() else 1.0
+    work = part + (meanwhile[queued].mean() / size if queued.any() else 0.0)
     each = of_mean("costs.submit_each_s", spacing / work)
     handout = of_median("costs.handout_s", np.diff(handed)[queued[1:]])
     whole = (arrived - handed)[~queued]
     if not len(whole):
         return handout, Fit("costs.submit_s", 0.0, 0.0, None, 0), each
     error = together(median_error(whole), each.error)
-    lag = float(np.median(whole)) - each.value
+    lag = float(np.median(whole)) - each.value * part
     return handout, constrained("costs.submit_s", lag, error, len(whole)), each
 
 
