@@ -50,9 +50,9 @@ def client_times(
 ) -> tuple[Fit, Fit, Fit]:
     """Return the rollouter's time per prompt, the lag to a replica, and the client's per prompt.
 
-    `handed` and `arrived` are the seconds of each prompt (or `part` of one), in order; `again` those
-    of requests that were asked for again, each a part of a prompt of `size` requests to the client.
-    While a prompt is handed out before the one before has arrived, the client is busy: what
+    `handed` and `arrived` are the seconds of each prompt (or `part` of one), in order; `again`
+    those of requests that were asked for again, each a part of a prompt of `size` requests to the
+    client. While a prompt is handed out before the one before has arrived, the client is busy: what
     passes between two arrivals is its work on one prompt and on what was asked for again meanwhile
     (mean), and what passes between two hand-outs is the rollouter's (median). The lag is what a
     prompt takes that finds the client idle (median), less its own work.
