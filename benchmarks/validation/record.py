@@ -3,6 +3,7 @@
     python benchmarks/validation/record.py                  all that are not recorded yet
     python benchmarks/validation/record.py NAME...          these, recorded or not
     python benchmarks/validation/record.py --traces DIR ... keeps the traces there, to look into
+    python benchmarks/validation/record.py --traces DIR --measure  measures them anew, without runs
 
 One after the other, about two minutes each. What is kept of a run is `measured/NAME.json`: its
 setting, its figures over whole versions, what lowers the trust in them, and of a run that
@@ -13,7 +14,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 from dataclasses import asdict
@@ -48,15 +51,18 @@ def profile_of(name: str) -> dict[str, Any]:
     return profile | ({"steps": change["steps"]} if "steps" in change else {})
 
 
-def record(name: str, traces: Path) -> None:
-    """Run one setting and keep what was measured."""
+def record(name: str, traces: Path) -> bool:
+    """Run one setting and keep what was measured; say whether the run ended well."""
     trace, profile = traces / name, traces / f"{name}.yaml"
+    shutil.rmtree(trace, ignore_errors=True)  # what an interrupted recording left
     traces.mkdir(parents=True, exist_ok=True)
     profile.write_text(yaml.safe_dump(profile_of(name)), encoding="utf-8")
-    if not (trace / "manifest.json").exists():
-        arguments = ["run", "--profile", str(profile), "--trace", str(trace)]
-        subprocess.run([CLI, *arguments], check=True, cwd=traces)
+    arguments = ["run", "--profile", str(profile), "--trace", str(trace)]
+    if subprocess.run([CLI, *arguments], cwd=traces, check=False).returncode:
+        sys.stdout.write(f"{name}: the run failed; it is tried again with the next recording\n")
+        return False
     keep(name, trace)
+    return True
 
 
 def keep(name: str, trace: Path) -> None:
@@ -86,16 +92,31 @@ def with_work(knobs: Knobs, change: dict[str, Any]) -> Knobs:
     return knobs.changed(change.get("work", {}))
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--traces", type=Path, help="keep the traces in this folder")
+    parser.add_argument(
+        "--measure", action="store_true", help="record nothing, measure the traces kept there anew"
+    )
     chosen = parser.parse_args()
-    missing = [name for name in settings()["runs"] if not (MEASURED / f"{name}.json").exists()]
+    names = chosen.names or missing()
+    if chosen.measure:
+        if chosen.traces is None:
+            parser.error("expected `--traces DIR` with `--measure`")
+        for name in chosen.names or [n for n in settings()["runs"] if (chosen.traces / n).exists()]:
+            keep(name, chosen.traces / name)
+        return 0
     with tempfile.TemporaryDirectory(prefix="rlinsight-") as scratch:
-        for name in chosen.names or missing:
-            record(name, (chosen.traces or Path(scratch)).resolve())
+        traces = (chosen.traces or Path(scratch)).resolve()
+        failed = [name for name in names if not record(name, traces)]
+    return 1 if failed else 0
+
+
+def missing() -> list[str]:
+    """Return the runs that were not recorded yet, in the order of the settings."""
+    return [name for name in settings()["runs"] if not (MEASURED / f"{name}.json").exists()]
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
