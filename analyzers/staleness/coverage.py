@@ -159,12 +159,13 @@ def sync_settings(config: Mapping[str, Any]) -> SyncSettings:
         every = f"trainer.v1.{mode}.parameter_sync_step"
         oldest = None if mode == "sync" else "trainer.v1.sampler.max_off_policy_threshold"
         default_every = None if mode is None else 1  # what verl takes for a mode without the key
-    found = {k: _look_up(config, k) for k in (staleness, every, oldest) if k is not None}
-    lag = found.get(oldest) if oldest is not None else None
+    keys = (key for key in (staleness, every, oldest) if key is not None)
+    found = {key: _number(_look_up(config, key)) for key in keys}
+    interval = _whole_number(found[every])
     return SyncSettings(
-        staleness=_number(found[staleness]),
-        sync_every=int(found[every]) if found[every] is not None else default_every,
-        max_lag_versions=None if lag is None else int(lag),
+        staleness=found[staleness],
+        sync_every=default_every if interval is None else interval,
+        max_lag_versions=None if oldest is None else _whole_number(found[oldest]),
         sources=tuple(key for key, value in found.items() if value is not None),
     )
 
@@ -177,7 +178,16 @@ def _look_up(config: Mapping[str, Any], path: str) -> Any:
 
 
 def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
+    """Return a setting as a number; None for what is none and tells nothing, such as `nan`."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _whole_number(number: float | None) -> int | None:
+    return None if number is None else int(number)
 
 
 def _whole(triggers: list[Trigger], window: Window | None) -> list[Trigger]:

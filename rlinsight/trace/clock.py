@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rlinsight.errors import TraceError
+from rlinsight.trace.fitting import fitting
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +31,8 @@ MAX_RESIDUAL_NS: Final = 5_000_000
 #: A clock that runs wrong by more than this (NTP slews by at most 500 ppm) was stepped.
 MAX_DRIFT: Final = 1e-3
 
+#: Half of what a time can be: sums and differences of two such times are times, too.
+_LATEST_NS: Final = 1 << 62
 _BEST_SHARE: Final = 4  # the quickest quarter of the round trips is used
 
 
@@ -212,10 +215,10 @@ class Clocks:
     def from_dict(cls, data: Mapping[str, Any]) -> Clocks:
         """Read the JSON form. Raises KeyError, TypeError, ValueError or AttributeError."""
         return cls(
-            data.get("reference"),
+            fitting(cls, data, without=["nodes"]).get("reference"),
             {
                 node: NodeClock(tuple(_estimate(item) for item in clock["estimates"]))
-                for node, clock in data.get("nodes", {}).items()
+                for node, clock in (data.get("nodes") or {}).items()
             },
         )
 
@@ -224,7 +227,11 @@ class Clocks:
 
 
 def _estimate(data: Mapping[str, Any]) -> OffsetEstimate:
-    return OffsetEstimate(*(int(data[key]) for key in OffsetEstimate.__dataclass_fields__))
+    estimate = OffsetEstimate(**fitting(OffsetEstimate, data))
+    for name, value in vars(estimate).items():
+        if abs(value) > _LATEST_NS:
+            raise ValueError(f"expected `{name}` of an estimate within 146 years, found {value} ns")
+    return estimate
 
 
 _REFERENCE: Final = NodeClock((OffsetEstimate(0, 0, 0, 0),))

@@ -94,7 +94,10 @@ class CompactedTable:
         with closing(self.folder.open_arrow(self.file)) as source:
             reader = pa.ipc.open_file(source, options=self._options(wanted))
             for number in numbers:
-                table = pa.Table.from_batches([reader.get_batch(number)])
+                batch = reader.get_batch(number)
+                # A damaged index into a dictionary or a text would be followed out of bounds.
+                batch.validate(full=True)
+                table = pa.Table.from_batches([batch])
                 if self._is_current:
                     yield table.select(wanted).replace_schema_metadata(None)
                 else:

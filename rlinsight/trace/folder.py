@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,17 +58,27 @@ class LocalFolder:
             return []
 
     def open(self, name: str) -> IO[bytes]:
-        return (self.path / name).open("rb")
+        return self._regular(name).open("rb")
 
     def open_arrow(self, name: str) -> Any:
         # Not memory-mapped: a file that shrinks under a map kills the process.
-        return pa.OSFile(self.where(name), "rb")
+        return pa.OSFile(str(self._regular(name)), "rb")
 
     def size(self, name: str) -> int:
         return (self.path / name).stat().st_size
 
     def where(self, name: str = "") -> str:
         return str(self.path / name)
+
+    def _regular(self, name: str) -> Path:
+        """Return the path of a file. Raises OSError for what would block, such as a pipe."""
+        path = self.path / name
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "neither a file nor a link to one", str(path))
+        return path
 
 
 class RemoteFolder:

@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from rlinsight.errors import TraceError
 from rlinsight.trace.clock import Clocks
+from rlinsight.trace.fitting import fitting
 from rlinsight.trace.process import Process
 from rlinsight.trace.schema import SCHEMA_VERSION
 from rlinsight.trace.topology import Topology
+from rlinsight.trace.upgrade import check_version
 
 MANIFEST_NAME: Final = "manifest.json"
 
@@ -132,13 +134,14 @@ class Manifest:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Manifest:
-        """Read the JSON form; unknown keys are ignored. Raises what a wrong type raises."""
-        known = {f.name: data[f.name] for f in fields(cls) if data.get(f.name) is not None}
+        """Read the JSON form; unknown keys are ignored.
+
+        Raises ValueError, TypeError, KeyError or AttributeError for what does not fit.
+        """
+        known = fitting(cls, data, without=("topology", "clock", "processes"))
         known["topology"] = Topology.from_dict(data.get("topology") or {})
         known["clock"] = Clocks.from_dict(data.get("clock") or {})
         known["processes"] = tuple(map(Process.from_dict, data.get("processes") or ()))
-        for name in ("config", "versions", "notes"):
-            known[name] = dict(data.get(name) or {})
         return cls(**known)
 
     def _completed(self) -> Manifest:
@@ -161,11 +164,15 @@ class Manifest:
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """Read `manifest.json`. Raises ValueError, in one sentence, when it is damaged."""
+    """Read `manifest.json`. Raises ValueError, in one sentence, when it is damaged.
+
+    Of one with a newer schema only the version is read: the rest may mean anything.
+    """
     try:
         parsed = json.loads(data)
-        if not isinstance(parsed, dict):
-            raise TypeError("expected a JSON object")
+        version = _version(parsed)
+        if version > SCHEMA_VERSION:
+            return Manifest(schema_version=version)
         return Manifest.from_dict(parsed)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"damaged: {error}") from error
@@ -195,7 +202,7 @@ def write_manifest(folder: str | os.PathLike[str], manifest: Manifest) -> None:
 def update_manifest(folder: str | os.PathLike[str], **changes: Any) -> Manifest:
     """Set fields of the manifest of a trace folder (created if absent) and write it.
 
-    Raises TraceError when it is damaged or cannot be written.
+    Raises TraceError when it is damaged, of a newer schema, or cannot be written.
     """
     path = Path(folder) / MANIFEST_NAME
     manifest = Manifest()
@@ -205,9 +212,16 @@ def update_manifest(folder: str | os.PathLike[str], **changes: Any) -> Manifest:
         pass
     except (OSError, ValueError) as error:
         raise TraceError(f"cannot read `{path}`: {error}; move it away to go on") from error
+    check_version(manifest.schema_version, str(path))
     manifest = replace(manifest, **changes)
     write_manifest(folder, manifest)
     return manifest
+
+
+def _version(parsed: Any) -> int:
+    others = [f.name for f in fields(Manifest) if f.name != "schema_version"]
+    version: int = fitting(Manifest, parsed, without=others).get("schema_version", SCHEMA_VERSION)
+    return version
 
 
 def _totals(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

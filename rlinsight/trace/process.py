@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rlinsight.trace.fitting import fitting
 from rlinsight.trace.topology import Topology
 
 
@@ -71,16 +72,17 @@ class Process:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Process:
-        """Read the JSON form; unknown keys are ignored. Raises what a wrong type raises."""
-        names = cls.__dataclass_fields__
-        known = {key: data[key] for key in names if data.get(key) is not None}
-        known["node"], known["pid"] = str(data["node"]), int(data["pid"])
+        """Read the JSON form; unknown keys are ignored.
+
+        Raises ValueError for a value of a wrong type, TypeError for a missing one.
+        """
+        known = fitting(cls, data, without=("topology", "hooks"))
         known["topology"] = Topology.from_dict(data.get("topology") or {})
         known["hooks"] = {
-            name: HookState(str(hook["status"]), hook.get("reason"), int(hook.get("errors", 0)))
+            name: HookState(**fitting(HookState, hook))
             for name, hook in (data.get("hooks") or {}).items()
         }
-        known["errors"] = tuple(map(str, data.get("errors") or ()))
+        known["errors"] = tuple(known.get("errors", ()))
         return cls(**known)
 
 
@@ -89,4 +91,4 @@ def read_process(data: bytes) -> Process:
     try:
         return Process.from_dict(json.loads(data))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ValueError(f"damaged: {error!r}") from error
+        raise ValueError(f"damaged: {error}") from error

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from rlinsight.trace.fitting import fitting
+
 DeviceKind = Literal["cuda", "npu", "cpu", "emulated"]
 Pool = Literal["trainer", "rollout"]
 EngineKind = Literal["hybrid", "standalone", "colocated"]
@@ -48,7 +50,9 @@ class Lane:
     model: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "devices", tuple(self.devices))
+        # A text is a sequence, too, but of letters.
+        devices = (self.devices,) if isinstance(self.devices, str) else tuple(self.devices)
+        object.__setattr__(self, "devices", devices)
 
 
 @dataclass(frozen=True)
@@ -102,16 +106,24 @@ class Topology:
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Topology:
-        """Read the JSON form; unknown keys of a newer writer are ignored."""
+    def from_dict(cls, data: Any) -> Topology:
+        """Read the JSON form; unknown keys of a newer writer are ignored.
+
+        Raises ValueError for a value of a wrong type, TypeError for a missing one.
+        """
+        known = fitting(_Lists, data)
         return cls(
-            devices=tuple(_known(Device, d) for d in data.get("devices", ())),
-            lanes=tuple(_known(Lane, d) for d in data.get("lanes", ())),
+            devices=tuple(Device(**fitting(Device, item)) for item in known.get("devices", ())),
+            lanes=tuple(Lane(**fitting(Lane, item)) for item in known.get("lanes", ())),
         )
 
 
-def _known(cls: type[Any], data: dict[str, Any]) -> Any:
-    return cls(**{k: v for k, v in data.items() if k in cls.__dataclass_fields__})
+@dataclass(frozen=True)
+class _Lists:
+    """The JSON form before its items are looked at."""
+
+    devices: Sequence[Any]
+    lanes: Sequence[Any]
 
 
 def _merged(items: Iterable[Any]) -> tuple[Any, ...]:
