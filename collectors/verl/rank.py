@@ -10,6 +10,7 @@ from typing import Any
 
 from rlinsight.collectors.verl.hooks import Call
 from rlinsight.trace.intervals import OpenSpan
+from rlinsight.trace.run_clock import CLOCK, EmulatedClock
 
 
 @dataclass
@@ -55,6 +56,9 @@ def begin_job(
         param_version=rank.version if version is None else version,
         attrs=attrs,
     )
+    # An emulated device settles when it began while it works, and a beginning that was written
+    # cannot be changed.
+    span.shown_open = isinstance(CLOCK, EmulatedClock)
     call.state = Job(span, lane, peak_bytes())
     rank.jobs.append(call.state)
 

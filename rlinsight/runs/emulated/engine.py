@@ -103,7 +103,7 @@ class EmulatedEngine(BaseEngine):  # type: ignore[misc]
 
     def _begin_span_at(self, start_ns: int) -> None:
         """Let the span of this call begin when the device did, not when verl asked for it."""
-        if rank.jobs and not rank.jobs[-1].span.shown_open:
+        if rank.jobs:
             span = rank.jobs[-1].span
             span.start_ns = min(span.start_ns, max(start_ns, rank.ended_ns))
 
