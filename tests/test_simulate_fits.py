@@ -25,6 +25,7 @@ from rlinsight.analyzers.simulate.fits import (
     of_mean,
     of_median,
 )
+from rlinsight.analyzers.simulate.predict import simulate_run
 from rlinsight.analyzers.simulate.rollouter import Rollouter
 from rlinsight.analyzers.simulate.validations import with_validations
 
@@ -220,3 +221,12 @@ def test_where_each_request_is_a_task_a_prompt_is_all_of_its_requests():
     _, lag, each = client_times(handed, arrived, np.array([]), 4, 1 / 4)
     assert each.value == pytest.approx(0.4)
     assert lag.value == pytest.approx(0.4)
+
+
+def test_the_first_validation_takes_longer_only_from_the_start_of_a_run():
+    calibration = job(validation_interval=1, costs={"validation_first_s": 10.0})
+    runs = [
+        simulate_run(calibration, calibration.knobs, 0, 3, from_start=from_start).validation_s
+        for from_start in (True, False)
+    ]
+    assert runs[0] - runs[1] == pytest.approx(10.0)

@@ -68,6 +68,12 @@ class Account:
             del world.tokens[group], world.version_of[group]
         return tokens
 
+    def first_validation_s(self) -> float:
+        """Return what the validation that begins takes more if it is the first of a run."""
+        if self.validations or not self.world.from_start:
+            return 0.0
+        return self.world.cost("validation_first_s")
+
     def mark(self) -> None:
         """Bound a version window here: a version has just gone live."""
         world = self.world

@@ -81,7 +81,8 @@ class Costs:
     reward_s: from a response's last token to a usable sample
     driver_update_s, driver_step_s: the driver's own time per update, and between two steps
     validation_before_s, validation_after_s: around the generation of a validation;
-      validation_rest_s: what its generation takes beyond the simulated one; lend_before_s,
+      validation_rest_s: what its generation takes beyond the simulated one; validation_first_s:
+      how much longer the first one of a run takes; lend_before_s,
       lend_after_s: around that, where fully_async lends the trainer's devices to it
     switch_to_rollout_s, switch_to_trainer_s: of hybrid replicas; checkpoint_s: one checkpoint
     poll_s, resume_s, monitor_s: the waits of verl that are constants
@@ -100,6 +101,7 @@ class Costs:
     validation_before_s: float = 0.0
     validation_after_s: float = 0.0
     validation_rest_s: float = 0.0
+    validation_first_s: float = 0.0
     lend_before_s: float = 0.0
     lend_after_s: float = 0.0
     validation_requests: int = 0

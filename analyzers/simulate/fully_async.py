@@ -98,7 +98,7 @@ class FullyAsync:
         if world.hybrid:
             self._lend()
         self.rollouter.block()
-        world.run_for(world.cost("validation_before_s"))
+        world.run_for(world.cost("validation_before_s") + self.account.first_validation_s())
         with Doing(self.account, None, rollout_too=True):
             asked = world.submit_validation()
             world.wait(lambda: world.validation_done(asked))

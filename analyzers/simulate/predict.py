@@ -101,32 +101,43 @@ def simulate(
     seeds: Sequence[int] = SEEDS,
     versions: int | None = None,
     warm_up: int = WARM_UP,
+    from_start: bool = False,
 ) -> Prediction:
     """Return what `knobs` (without them: the run's own) give on the calibrated work.
 
-    `versions` are measured after `warm_up` more. Raises RlinsightError for a setting that would
+    `versions` are measured after `warm_up` more; `from_start` counts those from the start of a
+    run, which holds what is done only once. Raises RlinsightError for a setting that would
     hang.
     """
     chosen = calibration.knobs if knobs is None else knobs
     measured = versions_of(chosen) if versions is None else versions
-    runs = [run(calibration, chosen, seed, measured, warm_up) for seed in seeds]
+    runs = [run(calibration, chosen, seed, measured, warm_up, from_start) for seed in seeds]
     return _prediction(calibration, chosen, runs, measured)
 
 
-def simulate_run(calibration: Calibration, knobs: Knobs, seed: int, versions: int) -> Account:
+def simulate_run(
+    calibration: Calibration, knobs: Knobs, seed: int, versions: int, *, from_start: bool = False
+) -> Account:
     """Return one simulated run with all that it did, warm-up included."""
-    return _RUNS[knobs.mode](World(calibration, knobs, seed)).run(versions)
+    world = World(calibration, knobs, seed, from_start=from_start)
+    return _RUNS[knobs.mode](world).run(versions)
 
 
 @lru_cache(maxsize=512)
 def run(
-    calibration: Calibration, knobs: Knobs, seed: int, versions: int, warm_up: int = WARM_UP
+    calibration: Calibration,
+    knobs: Knobs,
+    seed: int,
+    versions: int,
+    warm_up: int = WARM_UP,
+    from_start: bool = False,
 ) -> Outcome:
     """Return the figures of one simulated run.
 
     Remembered, since every change of a run is compared with the same run as it was.
     """
-    return outcome(simulate_run(calibration, knobs, seed, versions + warm_up), warm_up)
+    account = simulate_run(calibration, knobs, seed, versions + warm_up, from_start=from_start)
+    return outcome(account, warm_up)
 
 
 def predict_change(

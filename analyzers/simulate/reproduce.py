@@ -94,7 +94,7 @@ def reproduce(
         prediction = simulate(calibration, knobs, seeds=seeds)
     else:
         prediction = simulate(
-            calibration, knobs, seeds=seeds, warm_up=window[0], versions=window[1]
+            calibration, knobs, seeds=seeds, warm_up=window[0], versions=window[1], from_start=True
         )
     return prediction, compare(recorded(report), prediction)
 

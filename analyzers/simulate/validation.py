@@ -59,7 +59,9 @@ def check_run(
     `window` holds the versions before the measured ones, and those measured.
     """
     warm_up, versions = window
-    prediction = simulate(calibration, knobs, seeds=seeds, warm_up=warm_up, versions=versions)
+    prediction = simulate(
+        calibration, knobs, seeds=seeds, warm_up=warm_up, versions=versions, from_start=True
+    )
     by_name = {row.figure: row for row in compare(measured, prediction)}
     rate, wait = by_name["tokens_per_s_per_device"], by_name["trainer_wait_share"]
     return Row(

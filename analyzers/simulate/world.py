@@ -36,8 +36,11 @@ class World:
     not. Groups that complete meanwhile go to `on_group`.
     """
 
-    def __init__(self, calibration: Calibration, knobs: Knobs, seed: int) -> None:
+    def __init__(
+        self, calibration: Calibration, knobs: Knobs, seed: int, *, from_start: bool = False
+    ) -> None:
         self.knobs = knobs
+        self.from_start = from_start  # whether what is done only once is still to be done
         self.now = 0.0
         self.version = 0  # live on the replicas
         # Streams of their own, so that a knob that changes one kind of draw leaves the others.
