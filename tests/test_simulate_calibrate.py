@@ -110,6 +110,18 @@ def test_known_training_time_is_found_again():
     assert np.mean(training.residuals) == pytest.approx(1.0)
 
 
+def test_what_a_constraint_takes_the_residuals_give_back():
+    # Time falls with tokens: the slope is 0, and what is drawn has the measured mean all the same.
+    knobs = Knobs(mode="sync", mini_batch=4, train_batch=4)
+    table = steps((3.0, 1, 1000), (2.5, 1, 2000), (2.0, 1, 4000), (1.0, 1, 8000), (2.2, 1, 3000))
+    training, _, _ = fit_training(table, knobs)
+    tokens = (1000, 2000, 4000, 8000, 3000)
+    fitted = [training.fixed_s + n * training.per_token_s for n in tokens]
+    drawn = [ratio * s for ratio, s in zip(training.residuals, fitted, strict=True)]
+    assert training.per_token_s == 0
+    assert drawn == pytest.approx([3.0, 2.5, 2.0, 1.0, 2.2])
+
+
 def test_micro_batches_are_told_apart_where_their_number_varies():
     knobs = Knobs(mode="sync", mini_batch=4, train_batch=4, token_budget=1000)
     sizes = (500, 900, 1500, 1900, 2500)

@@ -58,7 +58,8 @@ class Training:
 
     o is its number of optimizer steps (mini-batches), m the number of micro-batches of a rank
     that a token budget makes, 0 without one.
-    `residuals` are measured / fitted, for drawing; their mean is 1. `tokens` is the range seen.
+    `residuals` are measured / fitted, for drawing; their mean is 1, but where a constraint binds.
+    `tokens` is the range seen.
     """
 
     fixed_s: float

@@ -150,7 +150,7 @@ def fit_training(
         fixed_s=float(fixed),
         per_token_s=float(per_token),
         per_micro_batch_s=per_micro,
-        residuals=tuple((ratios / ratios.mean()).tolist()),
+        residuals=tuple(ratios.tolist()),
         tokens=(float(per_update.min()), float(per_update.max())),
         r2=explained(seconds, fitted),
         updates=int(updates.sum()),
