@@ -13,7 +13,8 @@ import rlinsight
 from rlinsight.analyzers.result import Estimate
 from rlinsight.analyzers.simulate import Calibration, Knobs, predict_change, simulate, sweep
 from rlinsight.analyzers.simulate.calibration import Uncertainty
-from rlinsight.analyzers.simulate.outside import leaps, widening
+from rlinsight.analyzers.simulate.fits import Fit
+from rlinsight.analyzers.simulate.outside import _PER_DOUBLING, leaps, widening
 from rlinsight.analyzers.simulate.reproduce import recorded, reproduce, whole_versions
 from rlinsight.analyzers.simulate.validation import Row, check_run, differences, summarize
 from rlinsight.errors import ConfigError, TraceError
@@ -157,6 +158,19 @@ def test_the_run_itself_leans_on_nothing():
 def test_what_a_change_leans_on_is_named(change, about):
     settings = {"costs": {"validation_requests": 0}} if about == "validation_interval" else {}
     assert about in leans_on(change, **settings)
+
+
+@pytest.mark.parametrize(("error", "about"), [(0.1, "concurrency"), (0.6, "concurrency_slope")])
+def test_an_unknown_slope_is_a_larger_leap(error, about):
+    calibration = job("fully_async", rollout_devices=2)
+    fit = Fit("decode.per_running_s", 1.0, 1.0, error, 9)
+    calibration = replace(
+        calibration, decode=replace(calibration.decode, max_running=2.0), fits=(fit,)
+    )
+    (found,) = leaps(calibration, calibration.knobs.changed({"staleness_threshold": 4.0}))
+    assert found.about == about
+    # Two replicas of at most five responses; two were seen.
+    assert found.allowance == pytest.approx(_PER_DOUBLING[about] * math.log2(5 / 2))
 
 
 def test_inside_of_what_was_seen_nothing_is_assumed():

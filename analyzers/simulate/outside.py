@@ -19,6 +19,7 @@ _PER_DOUBLING: Final = {
     "trainer_devices": 0.08,
     "tensor_parallel": 0.15,
     "concurrency": 0.05,
+    "concurrency_slope": 0.30,
     "update_tokens": 0.03,
     "token_budget": 0.10,
     "ppo_epochs": 0.05,
@@ -95,6 +96,10 @@ def _concurrency(calibration: Calibration, knobs: Knobs) -> Leap | None:
     reason = (
         f"up to {asked:.0f} responses run on a replica, and speeds were measured up to {seen:.0f}"
     )
+    slopes = [fit for fit in calibration.fits if fit.name == "decode.per_running_s"]
+    if any(fit.verdict != "fits" for fit in slopes):
+        unknown = f"{reason}, where it could not be told how decoding slows with them"
+        return Leap("concurrency_slope", unknown, _doublings("concurrency_slope", asked, seen))
     return Leap("concurrency", reason, _doublings("concurrency", asked, seen))
 
 
