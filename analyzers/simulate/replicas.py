@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from heapq import heapify, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 
 #: In place of a group: see `Replicas.run`.
@@ -51,6 +51,9 @@ class Replicas:
         self._busy_since = [inf] * count
         self._idle_since = [-inf] * count
         self._due = [inf] * count  # when each replica completes its next response
+        # The same in order, with what is outdated: an entry counts while it is what `_due` says.
+        self._next: list[tuple[float, int]] = []
+        self._started: set[int] = set()  # replicas whose next completion is to be worked out
 
     def new_group(self, responses: int) -> int:
         """Return the number of a new group of so many responses."""
@@ -93,12 +96,15 @@ class Replicas:
         """
         due, ends, groups, left = self._due, self._ends, self._groups, self.left
         clock, seen, token_s, waiting = self._clock, self._seen, self.token_s, self._waiting
-        keys, every = self._keys, len(self._keys)
+        keys, every, upcoming = self._keys, len(self._keys), self._next
         while True:
-            now = min(due)
-            if now > until or now == inf:
+            if self._started:
+                self._plan()
+            if not upcoming or upcoming[0][0] > until:
                 return None
-            replica = due.index(now)
+            now, replica = heappop(upcoming)
+            if due[replica] != now:
+                continue
             running = ends[replica]
             clock[replica] = running.pop(0)
             seen[replica] = now
@@ -109,7 +115,9 @@ class Replicas:
                 self._start(now, replica, *waiting[replica].popleft())
                 dry = self.closed[replica] and not waiting[replica]
             elif running:
-                due[replica] = now + (running[0] - clock[replica]) * token_s[len(running)]
+                at = now + (running[0] - clock[replica]) * token_s[len(running)]
+                due[replica] = at
+                heappush(upcoming, (at, replica))
             else:
                 due[replica] = inf
                 self._idle(now + self.edge_s, replica)
@@ -202,4 +210,14 @@ class Replicas:
         place = bisect_right(ends, end)
         ends.insert(place, end)
         self._groups[replica].insert(place, group)
-        self._due[replica] = now + (ends[0] - at) * pace
+        self._started.add(replica)
+
+    def _plan(self) -> None:
+        """Work out when the replicas that started something complete their next response."""
+        for replica in self._started:
+            ends = self._ends[replica]
+            if ends:
+                left = (ends[0] - self._clock[replica]) * self.token_s[len(ends)]
+                self._due[replica] = self._seen[replica] + left
+                heappush(self._next, (self._due[replica], replica))
+        self._started.clear()
