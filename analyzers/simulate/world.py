@@ -254,6 +254,9 @@ class World:
             elif timer <= end and timer < inf:
                 self.now, _, call = heappop(self._timers)
                 call()
+                # A burst arrives at one moment: nothing else can happen in between.
+                while self._timers and self._timers[0][0] == self.now and not done():
+                    heappop(self._timers)[2]()
                 if self.replicas.running():
                     progress = self.now
                 elif end == inf and self.now - progress > _STANDSTILL_S:
