@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rlinsight.analyzers.simulate import Knobs
+from rlinsight.analyzers.simulate import Calibration, Knobs
 from rlinsight.analyzers.simulate.overrides import read_config
+from rlinsight.analyzers.simulate.reproduce import Recorded
+from rlinsight.analyzers.simulate.validation import check_run, summarize
 from rlinsight.runs.config import RunConfig
 
 ROOT = Path(__file__).parent.parent
@@ -88,3 +90,28 @@ def test_every_measured_run_is_a_row_of_the_table():
     table = DOCS.split("<!-- other settings: begin -->")[1].split("<!-- other settings: end -->")[0]
     for name, run in MEASURED.items():
         assert (f"| {name} |" in table) == (run["calibration"] is None), name
+
+
+@pytest.mark.parametrize(
+    "mode", sorted({run["knobs"]["mode"] for run in MEASURED.values() if not run["calibration"]})
+)
+def test_measured_runs_are_predicted(mode):
+    """What is asked of the simulator: 5 % in the median, 12 % at worst, waits within 5 points."""
+    runs = [run for run in MEASURED.values() if run["knobs"]["mode"] == mode]
+    calibration = Calibration.from_dict(
+        next(run["calibration"] for run in runs if run["calibration"] is not None)
+    )
+    found = summarize(
+        [
+            check_run(
+                run["run"], calibration, Recorded(**run["recorded"]), Knobs(**run["knobs"]),
+                (run["warm_up_versions"], run["versions"]), seeds=range(5),
+            )
+            for run in runs
+            if run["calibration"] is None
+        ]
+    )  # fmt: skip
+    assert found.median_error <= 0.05
+    assert found.worst_error <= 0.12
+    assert found.worst_wait_error <= 0.05
+    assert found.same_order in (None, 1.0)
