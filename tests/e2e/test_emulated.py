@@ -21,6 +21,8 @@ MODES = [
     pytest.param("sync", marks=pytest.mark.long),
 ]
 SHORT = {"steps": 3, "overrides": {"trainer.test_freq": 2, "data.val_max_samples": 8}}
+#: Faster than the examples, which keep within what two cores can follow.
+SCALE = {"fully_async": 0.1, "separate_async": 0.2, "colocate_async": 0.15, "sync": 0.15}
 CHANGES = {"fully_async": {"async_training.use_trainer_do_validate": True}}
 HYBRID = {"fully_async": 8, "separate_async": 8, "colocate_async": 8, "sync": 8}
 STANDALONE = {"fully_async": 8, "separate_async": 8, "colocate_async": 0, "sync": 0}
@@ -31,7 +33,9 @@ BUSY = {"hook_overhead", "overlap"}
 
 @pytest.fixture(scope="module", params=MODES)
 def run(request, recorded):
-    changes = {**SHORT, "overrides": SHORT["overrides"] | CHANGES.get(request.param, {})}
+    overrides = SHORT["overrides"] | CHANGES.get(request.param, {})
+    section = costs(request.param).model_dump(exclude_unset=True)
+    changes = {**SHORT, "overrides": overrides, "emulated": section}
     return recorded(f"emulated_{request.param}", **changes)
 
 
@@ -53,9 +57,12 @@ def spans(trace) -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def cost(trace) -> Emulated:
-    return Emulated.model_validate(
-        yaml.safe_load((EXAMPLES / f"emulated_{trace.mode}.yaml").read_text())["emulated"]
-    )
+    return costs(trace.mode)
+
+
+def costs(mode: str) -> Emulated:
+    section = yaml.safe_load((EXAMPLES / f"emulated_{mode}.yaml").read_text())["emulated"]
+    return Emulated.model_validate({**section, "time_scale": SCALE[mode]})
 
 
 def seconds(frame: pl.DataFrame) -> pl.Series:
