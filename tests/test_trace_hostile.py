@@ -10,8 +10,11 @@ import pytest
 from live_streams import frames, span, write_live, write_process
 
 import rlinsight
+from rlinsight.analyzers.simulate.knobs import knobs_of_run
 from rlinsight.analyzers.staleness.coverage import sync_settings
-from rlinsight.errors import TraceError
+from rlinsight.baselines.store import Store
+from rlinsight.cli.selection import chosen_window
+from rlinsight.errors import BaselineError, ConfigError, RlinsightError, TraceError
 from rlinsight.trace.manifest import update_manifest
 from rlinsight.trace.schema import TABLES
 
@@ -121,3 +124,35 @@ def test_a_setting_that_is_no_number_is_not_known(value):
         }
     )
     assert (settings.staleness, settings.sync_every, settings.sources) == (None, None, ())
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["zip://x::/nope.zip", "tar://x::memory://nope", "ftp://127.0.0.1:1/x", "data://,x", "\0"],
+)
+def test_a_storage_that_fails_in_its_own_way_is_one_sentence(url):
+    with pytest.raises(TraceError, match=r"cannot (open|read)|expected a path"):
+        rlinsight.open(url)
+
+
+@pytest.mark.parametrize("url", ["zip://x::/nope.zip", "ftp://127.0.0.1:1/x", "data://,x"])
+def test_a_baseline_in_a_storage_that_fails_is_one_sentence(url):
+    with pytest.raises(BaselineError, match=r"cannot (open|list)"):
+        Store(url).records()
+
+
+@pytest.mark.parametrize("text", ["1e300:", ":1e300", "1e11:2e11"])
+def test_a_window_beyond_all_times_is_refused(tmp_path, text):
+    write_live(tmp_path, "spans", TIMELINE)
+    with pytest.raises(RlinsightError, match="expected `--window START:END`"):
+        chosen_window(rlinsight.open(tmp_path), text, None)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("staleness_threshold", float("nan")), ("require_batches", "four"), ("sync_step", 2**70)],
+)
+def test_a_recorded_setting_that_is_no_number_cannot_be_simulated(key, value):
+    verl = {"sync_step": "trigger_parameter_sync_step"}.get(key, key)
+    with pytest.raises(ConfigError, match=f"expected `{key}` to be a "):
+        knobs_of_run("fully_async", {"async_training": {verl: value}})

@@ -74,6 +74,15 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path):
     assert list(Store(tmp_path / "served").found()) == ["a", "alias"]
 
 
+def test_a_folder_whose_name_is_no_text_is_listed_with_its_bytes_escaped(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/\xffrun"
+    os.makedirs(folder + b"/live")
+    (found,) = find_traces(tmp_path)
+    assert found.name == "\\xffrun"
+    assert os.fsencode(found.path) == folder
+    assert found.id.isascii()
+
+
 def test_a_run_is_opened_once_for_everybody(tmp_path):
     trace(tmp_path / "a")
     store = Store(tmp_path)

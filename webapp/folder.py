@@ -24,7 +24,10 @@ _MARKS: Final = {MANIFEST_NAME, _LIVE, *(f"{table}.arrow" for table in TABLES)}
 
 @dataclass(frozen=True)
 class Found:
-    """A trace folder: its id in URLs, its path relative to the served folder, and its path."""
+    """A trace folder: its id in URLs, its path relative to the served folder, and its path.
+
+    Bytes of a file name that are no text stand escaped in `name`: a page could not be sent.
+    """
 
     id: str
     name: str
@@ -46,7 +49,7 @@ class Stamp:
 def find_traces(root: Path) -> list[Found]:
     """Return the traces in and below `root`, by name. A trace is not searched for more."""
     paths = sorted(_search(root, root, MAX_DEPTH))[:MAX_TRACES]
-    return [Found(run_id(name), name, path) for name, path in paths]
+    return [Found(run_id(name), _as_text(name), path) for name, path in paths]
 
 
 def run_id(name: str) -> str:
@@ -58,6 +61,10 @@ def run_id(name: str) -> str:
     if slug == name:
         return name
     return f"{slug}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:8]}"
+
+
+def _as_text(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def stamp_of(path: Path) -> Stamp:

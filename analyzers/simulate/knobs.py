@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, cast
 
 from rlinsight.errors import ConfigError
+from rlinsight.trace.fitting import misfit
 from rlinsight.trace.topology import Topology
 
 Mode = Literal["sync", "colocate_async", "separate_async", "fully_async"]
@@ -142,6 +143,13 @@ def knobs_of_run(
 
 
 def _problems(knobs: Knobs) -> list[str]:
+    found = [
+        f"expected `{name}` to be {problem}"
+        for name, value in vars(knobs).items()
+        if (problem := misfit(Knobs, name, value)) is not None
+    ]
+    if found:
+        return found
     found = [
         f"expected `{name}` of at least 1, found {getattr(knobs, name)}"
         for name in _POSITIVE

@@ -166,7 +166,8 @@ def read_config(mode: Mode, config: Mapping[str, Any]) -> dict[str, Any]:
     if mode != "fully_async" and _get(config, "trainer.v1.sampler") is not None:
         values.setdefault("max_off_policy", None)
     for name in ("validation_interval", "checkpoint_interval"):
-        if values.get(name, 0) <= 0:
+        value = values.get(name)
+        if value is None or (isinstance(value, int) and value <= 0):
             values[name] = None
     # A fixed number of sequences per micro-batch leaves the token budget unused.
     if _get(config, f"{_ACTOR}.use_dynamic_bsz") is not True:

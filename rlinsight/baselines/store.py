@@ -22,7 +22,7 @@ class Store:
         self.url = url.rstrip("/") or "/"
         try:
             self._fs, self._root = fsspec.core.url_to_fs(self.url)
-        except (ValueError, ImportError) as error:
+        except Exception as error:  # every storage has exceptions of its own
             raise BaselineError(f"cannot open the baseline `{url}`: {error}") from error
 
     def records(self) -> list[Record]:
@@ -75,7 +75,7 @@ class Store:
             self.get(name)  # raises, naming those that are there
         try:
             self._fs.rm(self._inner(name + _SUFFIX))
-        except OSError as error:
+        except Exception as error:
             raise BaselineError(f"cannot delete `{self._where(name)}`: {error}") from error
 
     def _names(self) -> list[str] | None:
@@ -86,7 +86,7 @@ class Store:
             listed = self._fs.ls(self._root, detail=True, refresh=True)
         except FileNotFoundError:
             return None
-        except OSError as error:
+        except Exception as error:
             raise BaselineError(f"cannot list the baseline `{self.url}`: {error}") from error
         files = (item["name"].rsplit("/", 1)[-1] for item in listed if item["type"] == "file")
         return sorted(name for name in files if name.endswith(_SUFFIX))
@@ -94,7 +94,7 @@ class Store:
     def _read(self, file: str) -> bytes:
         try:
             data: bytes = self._fs.cat_file(self._inner(file))
-        except OSError as error:
+        except Exception as error:
             raise BaselineError(f"cannot read `{self._where(file)}`: {error}") from error
         return data
 
@@ -102,7 +102,7 @@ class Store:
         try:
             self._fs.makedirs(self._root, exist_ok=True)
             self._fs.pipe_file(self._inner(file), text.encode())
-        except (OSError, ValueError) as error:
+        except Exception as error:
             raise BaselineError(f"cannot write `{self._where(file)}`: {error}") from error
 
     def _inner(self, file: str) -> str:

@@ -6,13 +6,13 @@ Exit codes: 0 ok, 1 a finding or a failed run, 2 usage or unusable input.
 from __future__ import annotations
 
 import importlib
-import os
 import sys
-from typing import Annotated, Final
+from typing import Annotated, Final, NoReturn
 
 import typer
 
 from rlinsight import __version__
+from rlinsight.cli import output
 from rlinsight.errors import RlinsightError
 
 #: Subcommands in the order of `rlinsight --help`: module and function have the same name.
@@ -69,14 +69,29 @@ for _name in COMMANDS:
 
 def main() -> None:
     """Run the command line; a deliberate error is one sentence and its exit code."""
+    output.prepare()
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except RlinsightError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # The reader of our output has gone; without this, Python complains at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        _fail(str(error), error.exit_code)
+    except OSError as error:
+        # Commands name the files that they cannot write; what is left is the output itself.
+        if sys.stdout is not None:
+            output.discard(sys.stdout.fileno())
+        _fail(f"cannot go on: {error.strerror or error}{_place(error)}", 2)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _place(error: OSError) -> str:
+    where = "standard output" if error.filename is None else f"`{error.filename}`"
+    return f", in {where}"
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    typer.echo(f"error: {message}", err=True)
+    sys.exit(code)

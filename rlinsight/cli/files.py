@@ -11,6 +11,6 @@ def write(path: Path, text: str) -> None:
     """Write `text` to `path`, whose folder is made. Raises RlinsightError where that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise RlinsightError(f"cannot write `{path}`: {error}") from error

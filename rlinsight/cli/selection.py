@@ -50,8 +50,13 @@ def _seconds(trace: Trace, text: str) -> tuple[int, int]:
         raise RlinsightError("a window needs a trace with recorded times, and this one has none")
     first, last = trace.time_range
     start, end = _range(text, "--window", "seconds, such as `60:120`")
-    begin_ns = first if start is None else first + round(start * 1e9)
-    end_ns = last if end is None else first + round(end * 1e9)
+    try:
+        begin_ns = first if start is None else _time(first, start)
+        end_ns = last if end is None else _time(first, end)
+    except OverflowError as error:
+        raise RlinsightError(
+            f"expected `--window START:END` within what a time can hold, found `{text}`"
+        ) from error
     if begin_ns >= end_ns:
         length = (last - first) / 1e9
         raise RlinsightError(
@@ -59,6 +64,13 @@ def _seconds(trace: Trace, text: str) -> tuple[int, int]:
             f"recording of {length:.1f} s"
         )
     return begin_ns, end_ns
+
+
+def _time(first_ns: int, seconds: float) -> int:
+    """Return a time in epoch nanoseconds. Raises OverflowError where int64 does not hold it."""
+    time_ns = first_ns + round(seconds * 1e9)
+    time_ns.to_bytes(8, "big", signed=True)
+    return time_ns
 
 
 def _steps(trace: Trace, text: str) -> tuple[int, int]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import types
 from collections.abc import Collection, Mapping
 from functools import cache
+from math import isfinite
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 #: Whole numbers are times, counts and numbers of things: what a column of a table can hold.
 _INT64: Final = range(-(2**63), 2**63)
 _WORDS: Final[Mapping[Any, str]] = {
-    int: "a whole number of 64 bits", float: "a number", str: "text", bool: "true or false",
+    int: "a whole number of 64 bits", float: "a finite number", str: "text", bool: "true or false",
     type(None): "null",
 }  # fmt: skip
 _SHOWN: Final = 60
 
 
-def fitting(cls: type[object], data: Any, without: Collection[str] = ()) -> dict[str, Any]:
+def fitting(cls: Any, data: Any, without: Collection[str] = ()) -> dict[str, Any]:
     """Return what `data` says of the fields of `cls`, nulls and unknown keys left out.
 
     Fields in `without` are left to the caller. Raises ValueError for anything but an object
@@ -30,16 +31,20 @@ def fitting(cls: type[object], data: Any, without: Collection[str] = ()) -> dict
         if value is None or name in without:
             continue
         if not _fits(value, hint):
-            kind = cls.__name__.lower()
-            raise ValueError(
-                f"expected `{name}` of a {kind} to be {_words(hint)}, found {_cut(value)}"
-            )
+            about = f"`{name}` of a {cls.__name__.lower()}"
+            raise ValueError(f"expected {about} to be {_words(hint)}, found {_cut(value)}")
         found[name] = value
     return found
 
 
+def misfit(cls: Any, name: str, value: Any) -> str | None:
+    """Return what a field of `cls` takes and what was found, None where `value` fits."""
+    hint = _hints(cls)[name]
+    return None if _fits(value, hint) else f"{_words(hint)}, found {_cut(value)}"
+
+
 @cache
-def _hints(cls: type[object]) -> dict[str, Any]:
+def _hints(cls: Any) -> dict[str, Any]:
     return get_type_hints(cls)
 
 
@@ -54,7 +59,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool) and value in _INT64
     if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
     if origin is None:
         return isinstance(value, hint)
     if issubclass(origin, Mapping):

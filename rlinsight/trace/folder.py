@@ -90,12 +90,13 @@ class RemoteFolder:
         self._url = url.rstrip("/")
         try:
             self._fs, self._root = fsspec.core.url_to_fs(url)
-        except (ValueError, ImportError) as error:
-            raise TraceError(f"cannot open `{url}`: {error}") from error
+        except Exception as error:
+            raise TraceError(f"cannot open `{url}`: {one_line(error)}") from error
 
     def entries(self, sub: str = "") -> list[Entry]:
         try:
-            found = self._fs.ls(self._inner(sub), detail=True, refresh=True)
+            with _as_os_errors():
+                found = self._fs.ls(self._inner(sub), detail=True, refresh=True)
         except (FileNotFoundError, NotADirectoryError):
             return []
         named = ((item["name"].rstrip("/").rsplit("/", 1)[-1], item) for item in found)
@@ -107,14 +108,16 @@ class RemoteFolder:
 
     def open(self, name: str) -> IO[bytes]:
         # Without read-ahead: a window must not fetch what it does not need.
-        opened: IO[bytes] = self._fs.open(self._inner(name), "rb", cache_type="none")
+        with _as_os_errors():
+            opened: IO[bytes] = self._fs.open(self._inner(name), "rb", cache_type="none")
         return opened
 
     def open_arrow(self, name: str) -> Any:
         return pa.PythonFile(self.open(name), mode="r")
 
     def size(self, name: str) -> int:
-        return int(self._fs.size(self._inner(name)) or 0)
+        with _as_os_errors():
+            return int(self._fs.size(self._inner(name)) or 0)
 
     def where(self, name: str = "") -> str:
         return f"{self._url}/{name}" if name else self._url
@@ -124,9 +127,31 @@ class RemoteFolder:
 
 
 def open_folder(path: str | os.PathLike[str]) -> Folder:
-    """Return the folder at a local path or an fsspec URL."""
+    """Return the folder at a local path or an fsspec URL.
+
+    Raises TraceError for a URL whose storage cannot be reached, and for text that is no path.
+    """
     text = os.fspath(path)
+    if "\0" in text:
+        raise TraceError(f"expected a path or URL of a trace, found {text!r}")
     return RemoteFolder(text) if "://" in text else LocalFolder(text)
+
+
+def one_line(error: Exception) -> str:
+    """Return what an error of a storage says, its type where it says nothing."""
+    text = " ".join(str(error).split())
+    return text if text else type(error).__name__
+
+
+@contextmanager
+def _as_os_errors() -> Iterator[None]:
+    """Every storage has exceptions of its own; a reader knows OSError."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise OSError(f"{type(error).__name__}: {one_line(error)}") from error
 
 
 @contextmanager
