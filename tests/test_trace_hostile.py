@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from rlinsight.analyzers.simulate.knobs import knobs_of_run
 from rlinsight.analyzers.staleness.coverage import sync_settings
 from rlinsight.baselines.store import Store
 from rlinsight.cli.selection import chosen_window
+from rlinsight.cli.whatif_answer import loaded
 from rlinsight.errors import BaselineError, ConfigError, RlinsightError, TraceError
 from rlinsight.trace.manifest import update_manifest
 from rlinsight.trace.schema import TABLES
@@ -156,3 +158,24 @@ def test_a_recorded_setting_that_is_no_number_cannot_be_simulated(key, value):
     verl = {"sync_step": "trigger_parameter_sync_step"}.get(key, key)
     with pytest.raises(ConfigError, match=f"expected `{key}` to be a "):
         knobs_of_run("fully_async", {"async_training": {verl: value}})
+
+
+@pytest.mark.parametrize("text", ["[]", "5", '"x"'])
+def test_a_calibration_that_is_no_object_is_refused(tmp_path, text):
+    (tmp_path / "saved.json").write_text(text)
+    with pytest.raises(RlinsightError, match="expected a calibration"):
+        loaded(str(tmp_path / "saved.json"))
+
+
+def test_a_recording_goes_on_where_its_folder_was_deleted_and_says_so(tmp_path, capfd):
+    writer = rlinsight.TraceWriter(tmp_path / "trace")
+    writer.span("update_actor", lane="trainer", start_ns=0, end_ns=4)
+    writer.flush()
+    shutil.rmtree(tmp_path / "trace")
+    writer.span("update_actor", lane="trainer", start_ns=4, end_ns=10)
+    writer.close()
+    trace = rlinsight.open(tmp_path / "trace")
+    assert frames(trace)["spans"]["start_ns"].to_list() == [4]
+    (process,) = trace.processes
+    assert process.errors == ("a file of `spans` was deleted: its rows are lost",)
+    assert "deleted" in capfd.readouterr().err

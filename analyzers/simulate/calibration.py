@@ -181,6 +181,8 @@ class Calibration:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Calibration:
         """Read the JSON form. Raises TraceError for another version of it."""
+        if not isinstance(data, dict):
+            raise TraceError(f"expected a calibration, found a JSON {type(data).__name__}")
         version = data.get("schema_version")
         if version != CALIBRATION_SCHEMA_VERSION:
             raise TraceError(

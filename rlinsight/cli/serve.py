@@ -30,7 +30,8 @@ def serve(
         str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")
     ] = "127.0.0.1",
     port: Annotated[
-        int | None, typer.Option(help="Port; 8050 or, if that is taken, a free one.", min=1)
+        int | None,
+        typer.Option(help="Port; 8050 or, if that is taken, a free one.", min=1, max=65535),
     ] = None,
     token: Annotated[
         str | None,

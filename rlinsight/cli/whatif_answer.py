@@ -23,7 +23,7 @@ def loaded(trace: str) -> tuple[Calibration, Report | None]:
     if trace.endswith(".json"):
         try:
             return Calibration.from_json(Path(trace).read_text(encoding="utf-8")), None
-        except (OSError, KeyError, TypeError, ValueError) as error:
+        except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise RlinsightError(
                 f"expected a calibration that `whatif --save` wrote in `{trace}`: {error}"
             ) from error

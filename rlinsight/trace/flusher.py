@@ -105,8 +105,10 @@ class Flusher:
 
     def _write(self, table: TableName, buffer: TableBuffer, flat: list[Any]) -> None:
         rows = len(flat) // buffer.width
+        stream = self._streams[table]
+        deleted = stream.deleted
         try:
-            unstorable = self._streams[table].append(flat)
+            unstorable = stream.append(flat)
         except Exception as error:  # whatever it is, the rows that follow must still be written
             buffer.drop(rows)
             self._report.complain(f"rows are being dropped: {error}")
@@ -115,6 +117,8 @@ class Flusher:
             buffer.written += rows - unstorable
             if unstorable:
                 self._report.complain(f"table `{table}` was given rows that it cannot store")
+        if stream.deleted > deleted:
+            self._report.complain(f"a file of `{table}` was deleted: its rows are lost")
 
     def _write_process_file(self) -> None:
         content = self._report.to_dict() | {

@@ -43,6 +43,8 @@ class ProcessFile:
             self._fd = None
 
     def _open(self) -> int:
+        if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
+            self.close()  # it was deleted: what is written to it is seen by nobody
         if self._fd is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path = self._unused(self._path)

@@ -17,7 +17,8 @@ class TableStream:
     """Appends rows of one table to `live/<table>-<node>-<pid>.arrows`.
 
     A write that fails leaves a file whose complete batches stay readable; the next write
-    goes to a new file, since nothing can be appended behind a torn message.
+    goes to a new file, since nothing can be appended behind a torn message. So it does where
+    somebody deleted the file; `deleted` is how many were.
     """
 
     def __init__(self, folder: Path, table: TableName, node: str, pid: int, run_id: str) -> None:
@@ -36,6 +37,7 @@ class TableStream:
         self._writer: pa.RecordBatchStreamWriter | None = None
         self._path: Path | None = None
         self._complete_bytes = 0
+        self.deleted = 0
 
     def append(self, flat: list[Any]) -> int:
         """Write the rows flattened in `flat` as one batch; return how many cannot be stored.
@@ -46,6 +48,9 @@ class TableStream:
         if batch.num_rows == 0:
             return unstorable
         try:
+            if self._path is not None and not self._path.exists():
+                self.deleted += 1
+                self._abandon()
             writer, sink = self._open()
             writer.write_batch(batch)
             self._complete_bytes = sink.tell()

@@ -15,8 +15,9 @@ import numpy as np
 import polars as pl
 
 from rlinsight.analyzers.device_time.versions import version_windows
+from rlinsight.errors import RlinsightError
 from rlinsight.webapp.timeline import events, gauges, groups, items, pyramid
-from rlinsight.webapp.timeline.cells import Ints, Spans
+from rlinsight.webapp.timeline.cells import LONGEST_NS, Ints, Spans
 from rlinsight.webapp.timeline.depths import nesting
 from rlinsight.webapp.timeline.index import NULL, Array, Arrays, Index, Names, save
 from rlinsight.webapp.timeline.lanes import BUBBLES_OF, REQUESTS_OF, TimelineLane, lanes_of
@@ -29,6 +30,11 @@ def build(trace: Trace) -> Index:
     """Return the index of a trace; an empty trace has one without lanes' content."""
     origin, last = trace.time_range or (0, 1)
     extent = max(1, last - origin)
+    if extent > LONGEST_NS:
+        raise RlinsightError(
+            f"expected a recording of at most {_years(LONGEST_NS)} on a timeline, found rows from "
+            f"{origin} to {last} ns, {_years(extent)}: one of these times is wrong"
+        )
     requests = items.read_requests(trace, last)
     segments, remark = _segments(trace)
     parts = [*items.span_items(trace), items.generation_items(requests)]
@@ -64,6 +70,10 @@ def build(trace: Trace) -> Index:
         remark=remark,
     )
     return Index(names, Arrays(**arrays, **measured, **points, **marks, **summed))
+
+
+def _years(span_ns: int) -> str:
+    return f"{span_ns / 1e9 / 86400 / 365.25:,.1f} years"
 
 
 def _segments(trace: Trace) -> tuple[pl.DataFrame | None, str | None]:

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 Ints: TypeAlias = npt.NDArray[np.int64]
+
+#: Almost 32 years, in ns: what a timeline can be long, so that no sum of times overflows.
+LONGEST_NS: Final = 10**18
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from rlinsight.errors import RlinsightError
+from rlinsight.webapp.timeline.cells import LONGEST_NS
 from rlinsight.webapp.timeline.lanes import GROUPS
 from rlinsight.webapp.timeline.window import View
 
@@ -30,7 +31,7 @@ def number(given: Mapping[str, str], key: str, default: float) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or abs(value) > 1e12:
+    if not math.isfinite(value) or abs(value) > LONGEST_NS / 1e9:
         raise UnusableError(f"expected a number for `{key}`, found `{text[:40]}`")
     return value
 
