@@ -106,7 +106,7 @@ def test_no_parameter_reads_outside_the_folder(open_app, run):
     for name in TABLES:
         query = {"run": run, "runs": run}
         answer = client.get(f"/download/{name}.csv", query_string=query)
-        assert answer.status_code == (404 if TABLES[name].of_run else 200)
+        assert answer.status_code == (200 if TABLES[name].of == "folder" else 404)
         assert b"root:" not in answer.data
     for path in (f"/download/{run}.csv", f"/assets/{run}", f"/download/runs.{run}"):
         assert client.get(path).status_code in (200, 308, 400, 404)

@@ -100,7 +100,7 @@ def load(path: str | Path | None) -> CheckConfig:
         document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"`{path}` cannot be read: {error}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"`{path}` is not YAML: {' '.join(str(error).split())}") from error
     if document is not None and not isinstance(document, dict):
         raise ConfigError(f"`{path}` must hold a mapping, found a {type(document).__name__}")

@@ -74,7 +74,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"`{path}` is not YAML: it is not text in UTF-8") from error
     try:
         document = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"`{path}` is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(document, dict):
         found = "nothing" if document is None else f"a {type(document).__name__}"
