@@ -74,7 +74,7 @@ def _from_tables(tables: Tables, window: Window, knobs: Knobs, run_id: str | Non
         versions=len(tables.versions),
         notes=_notes(decode, training.r2, lengths),
     )
-    return with_validations(calibration, validation_seconds(driver_spans(tables)))
+    return with_validations(calibration, validation_seconds(driver_spans(tables), tables.steps))
 
 
 def _steady(samples: pl.DataFrame, window: Window) -> pl.DataFrame:

@@ -20,17 +20,20 @@ def fit_validations(
     are lent.
     """
     each = _each(tables, driver)
+    inner = _of_rollouter(tables, each)
+    if knobs.mode == "fully_async" and not inner.is_empty():
+        each = inner
     first, last = each["first"].to_numpy() / 1e9, each["last"].to_numpy() / 1e9
     began, ended = each["began"].to_numpy() / 1e9, each["ended"].to_numpy() / 1e9
     lends: tuple[Fit, ...] = ()
     if knobs.mode == "fully_async":
-        inner = _of_rollouter(tables, each)
-        if knobs.trainer_validates and inner is not None:
+        if knobs.trainer_validates and not inner.is_empty():
+            from_s, to_s = inner["from_ns"].to_numpy() / 1e9, inner["to_ns"].to_numpy() / 1e9
             lends = (
-                of_mean("costs.lend_before_s", inner[0] - began),
-                of_mean("costs.lend_after_s", ended - inner[1]),
+                of_mean("costs.lend_before_s", from_s - began),
+                of_mean("costs.lend_after_s", ended - to_s),
             )
-            began, ended = inner
+            began, ended = from_s, to_s
         before, after = first - began, ended - last
     else:  # the end is noticed at a poll
         before = first - began - (switch_s if knobs.mode == "separate_async" else 0.0)
@@ -55,20 +58,20 @@ def _first(driver: pl.DataFrame) -> Fit:
     return constrained(name, float(spans[0] - spans[1:].mean()), None, 1)
 
 
-def _of_rollouter(tables: Tables, each: pl.DataFrame) -> tuple[Array, Array] | None:
-    """Return begin and end (s) of the rollouter's part of each validation, None if not recorded."""
+def _of_rollouter(tables: Tables, each: pl.DataFrame) -> pl.DataFrame:
+    """Return the validations whose part of the rollouter was recorded, with `from_ns`, `to_ns`.
+
+    That of a validation at the run's end never ends.
+    """
     lanes = [lane.id for lane in tables.topology.lanes if lane.role == "rollouter"]
     spans = tables.spans.filter(
         (pl.col("activity") == "validate")
         & pl.col("lane").cast(pl.String).is_in(lanes)
         & pl.col("end_ns").is_not_null()
     ).sort("start_ns")
-    inside = each.join_asof(
+    return each.join_asof(
         spans.select(from_ns="start_ns", to_ns="end_ns"), left_on="first", right_on="from_ns"
-    )
-    if inside.is_empty() or not (inside["to_ns"] >= inside["last"]).all():
-        return None
-    return inside["from_ns"].to_numpy() / 1e9, inside["to_ns"].to_numpy() / 1e9
+    ).filter(pl.col("to_ns") >= pl.col("last"))
 
 
 def _each(tables: Tables, driver: pl.DataFrame) -> pl.DataFrame:
@@ -93,7 +96,12 @@ def _each(tables: Tables, driver: pl.DataFrame) -> pl.DataFrame:
     return each[1:] if len(each) > 1 else each
 
 
-def validation_seconds(driver: pl.DataFrame) -> Array:
-    """Return the durations of the validations, without the first where there are more."""
-    spans: Array = driver.filter(pl.col("activity") == "validate").sort("start_ns")["s"].to_numpy()
-    return spans[1:] if len(spans) > 1 else spans
+def validation_seconds(driver: pl.DataFrame, steps: pl.DataFrame) -> Array:
+    """Return the durations of the validations before the last step.
+
+    Without the first, where there are more; one after the last step has the replicas to itself.
+    """
+    spans = driver.filter(pl.col("activity") == "validate").sort("start_ns")
+    within = spans.filter(pl.col("end_ns") <= steps["start_ns"].max())
+    seconds: Array = (spans if within.is_empty() else within)["s"].to_numpy()
+    return seconds[1:] if len(seconds) > 1 else seconds
