@@ -105,7 +105,7 @@ def test_measured_runs_are_predicted(mode):
         [
             check_run(
                 run["run"], calibration, Recorded(**run["recorded"]), Knobs(**run["knobs"]),
-                (run["warm_up_versions"], run["versions"]), seeds=range(5),
+                (run["warm_up_versions"], run["versions"]), seeds=range(20),
             )
             for run in runs
             if run["calibration"] is None
