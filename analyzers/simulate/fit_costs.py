@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -53,6 +54,7 @@ def fit_costs(
         *around,
         *switches,
         of_mean("costs.checkpoint_s", _seconds(driver, "checkpoint")),
+        _lost_resumes(tables.markers, tables.topology),
     )
     costs = Costs(
         **{fit.name.removeprefix("costs."): fit.value for fit in fits},
@@ -60,7 +62,6 @@ def fit_costs(
         poll_s=_poll(tables),
         resume_s=RESUME_S,
         monitor_s=MONITOR_S,
-        lost_resume_share=_lost_resumes(tables.markers, tables.topology),
     )
     return costs, fits
 
@@ -141,9 +142,17 @@ def _poll(tables: Tables) -> float:
     return float(found) if isinstance(found, (int, float)) else POLL_S
 
 
-def _lost_resumes(markers: pl.DataFrame, topology: Topology) -> float:
+def _lost_resumes(markers: pl.DataFrame, topology: Topology) -> Fit:
+    """Return the share of resumes that were lost: few are seen, so that it is known roughly.
+
+    The error is that of a share of n trials with half a success and half a failure added.
+    """
     rollouters = [lane.id for lane in topology.lanes if lane.role == "rollouter"]
     on = markers.filter(pl.col("lane").cast(pl.String).is_in(rollouters))
     resumed = len(on.filter(pl.col("kind") == "resume"))
     lost = len(on.filter(pl.col("kind") == "lost_resume"))
-    return lost / (resumed + lost) if resumed + lost else 0.0
+    name, trials = "costs.lost_resume_share", resumed + lost
+    if not trials:
+        return Fit(name, 0.0, 0.0, None, 0)
+    error = math.sqrt((lost + 0.5) * (resumed + 0.5) / (trials + 1) ** 3)
+    return Fit(name, lost / trials, lost / trials, error, trials)

@@ -30,7 +30,7 @@ _MAD: Final = 1.4826
 
 @dataclass(frozen=True)
 class Fit:
-    """One fitted number, in seconds (`decode` and `training` slopes: per token or micro-batch).
+    """One fitted number, in seconds (slopes: per token or micro-batch), or a share.
 
     `value` is what a simulation uses, `free` the estimate without the constraint, `error` the
     standard error of `free`: None after a single observation, and where what the number multiplies

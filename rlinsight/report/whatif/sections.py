@@ -221,7 +221,7 @@ def _fits(calibration: Calibration) -> Section:
     rows = tuple(
         (
             fit.name,
-            seconds(fit.value),
+            _unit(fit)(fit.value),
             _error(fit),
             _free(fit),
             count(fit.observations),
@@ -246,12 +246,16 @@ def _fits(calibration: Calibration) -> Section:
 
 
 def _error(fit: Fit) -> str:
-    return "-" if fit.error is None else seconds(fit.error)
+    return "-" if fit.error is None else _unit(fit)(fit.error)
+
+
+def _unit(fit: Fit) -> Format:
+    return percent if fit.name.endswith("_share") else seconds
 
 
 def _free(fit: Fit) -> str:
     same = math.isclose(fit.free, fit.value, rel_tol=1e-6)  # but for rounding
-    return "the same" if same else seconds(fit.free)
+    return "the same" if same else _unit(fit)(fit.free)
 
 
 def _outside(answer: Answer) -> Section:
