@@ -140,7 +140,7 @@ def test_the_comparison_draws_the_response_and_its_plateau(varied):
 
 
 def test_runs_that_are_no_series_say_why(store):
-    said = text(body(store, "/compare?runs=sync,colocate_async"))
+    said = text(body(store, "/compare?runs=sync,fully_async"))
     assert "Not a series of one variable: runs of different modes" in said
 
 
