@@ -145,14 +145,15 @@ def _poll(tables: Tables) -> float:
 def _lost_resumes(markers: pl.DataFrame, topology: Topology) -> Fit:
     """Return the share of resumes that were lost: few are seen, so that it is known roughly.
 
-    The error is that of a share of n trials with half a success and half a failure added.
+    A run that lost none is taken to lose none: 10 s on a guess would be much. The error is
+    that of a share of n trials with half a success and half a failure added.
     """
     rollouters = [lane.id for lane in topology.lanes if lane.role == "rollouter"]
     on = markers.filter(pl.col("lane").cast(pl.String).is_in(rollouters))
     resumed = len(on.filter(pl.col("kind") == "resume"))
     lost = len(on.filter(pl.col("kind") == "lost_resume"))
     name, trials = "costs.lost_resume_share", resumed + lost
-    if not trials:
+    if not lost:
         return Fit(name, 0.0, 0.0, None, 0)
     error = math.sqrt((lost + 0.5) * (resumed + 0.5) / (trials + 1) ** 3)
     return Fit(name, lost / trials, lost / trials, error, trials)
