@@ -105,7 +105,7 @@ def _next_experiment(log: Log, kept: Record, limits: Limits) -> Action:
         start = Start("experiment", document, kept.number, candidate)
         return _if_affordable(start, log, limits)
     if not kept.measured.candidates:
-        return Stop(f"plateau: {kept.measured.answer}")
+        return Stop(f"plateau: {kept.measured.answer.rstrip('.')}")
     return Stop("plateau: every finding about the kept run was tried or left out")
 
 
