@@ -125,7 +125,7 @@ def test_a_finding_without_an_override_is_for_a_person():
 
 
 def test_no_finding_is_a_plateau():
-    assert decide(log(SMOKE, baseline()), Limits()) == Stop("plateau: Nothing to gain.")
+    assert decide(log(SMOKE, baseline()), Limits()) == Stop("plateau: Nothing to gain")
 
 
 def test_everything_tried_is_a_plateau():
@@ -481,7 +481,7 @@ def test_the_command_ends_with_what_is_kept(config, tmp_path):
     save(log(SMOKE, baseline(), folder=str(folder), document=document), folder / "tuning.json")
     done = cli("tune", config, "--to", folder)
     assert done.code == 0
-    assert "Stopped: plateau: Nothing to gain." in done.out
+    assert "Stopped: plateau: Nothing to gain" in done.out
     assert done.out.splitlines()[-1] == f"next: rlinsight run --profile {folder}/best.yaml"
 
 
