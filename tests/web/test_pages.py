@@ -55,6 +55,7 @@ def test_following_the_navigation_keeps_the_run(visitor, samples):
     page = visitor.open(f"{samples}/")
     page.get_by_role("link", name="fully_async", exact=True).click()
     page.wait_for_url("**/overview?run=fully_async")
+    page.wait_for_selector("h1:has-text('Overview')")  # from then on the links are of this run
     page.get_by_role("link", name="Lengths").click()
     page.wait_for_url("**/lengths?run=fully_async")
     page.wait_for_selector("h1:has-text('Lengths')")
