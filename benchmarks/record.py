@@ -98,12 +98,17 @@ def sustained(folder: Path) -> tuple[float, float, int]:
 
 
 def hook_shares() -> dict[str, float]:
-    """Return, per recorded sample run, the time inside hooks over the run's wall time in %."""
+    """Return, per recorded sample run, the time inside hooks over the run's wall time in %.
+
+    Emulated runs are left out: their wall time is not that of the machine that records.
+    """
     shares = {}
     for manifest in sorted(SAMPLES.glob("*/manifest.json")):
-        trust = rlinsight.open(manifest.parent).analyze().trust
-        if trust.hook_share is not None:
-            shares[manifest.parent.name] = trust.hook_share * 100
+        trace = rlinsight.open(manifest.parent)
+        share = trace.analyze().trust.hook_share
+        emulated = any(device.kind == "emulated" for device in trace.topology.devices)
+        if share is not None and not emulated:
+            shares[manifest.parent.name] = share * 100
     return shares
 
 

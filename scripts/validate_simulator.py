@@ -153,7 +153,7 @@ def _summary(found: Validation) -> str:
         f"{len(found.rows)} settings; throughput error median {percent(found.median_error)}, worst "
         f"{percent(found.worst_error)}; the trainer's wait at most "
         f"{_points(found.worst_wait_error).lstrip('+')} off; {percent(found.same_order)} of the "
-        "pairs of runs in the right order."
+        "pairs of runs that differ by more than 2 % in the right order."
     )
 
 

@@ -118,4 +118,5 @@ def test_measured_runs_are_predicted(mode):
     assert found.worst_error <= 0.12
     waits = {row.run: abs(row.wait_error) for row in found.rows}
     assert {run: error for run, error in waits.items() if error > 0.05}.keys() <= KNOWN_MISSES
-    assert found.same_order in (None, 1.0)
+    others = summarize([row for row in found.rows if row.run not in KNOWN_MISSES])
+    assert others.same_order in (None, 1.0)

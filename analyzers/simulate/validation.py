@@ -13,6 +13,9 @@ from rlinsight.analyzers.simulate.knobs import KNOB_NAMES, Knobs
 from rlinsight.analyzers.simulate.predict import SEEDS, simulate
 from rlinsight.analyzers.simulate.reproduce import Recorded, compare
 
+#: Throughputs this close are those of one setting, recorded twice on the same machine.
+SAME_RUN = 0.02
+
 
 @dataclass(frozen=True)
 class Row:
@@ -36,7 +39,8 @@ class Row:
 class Validation:
     """All rows, with the errors of throughput in summary.
 
-    `same_order` is the share of pairs of runs whose order by throughput was predicted.
+    `same_order` is the share of pairs of runs whose order by throughput was predicted, of those
+    that differ by more than `SAME_RUN`.
     """
 
     rows: tuple[Row, ...]
@@ -104,7 +108,7 @@ def _within(value: float | None, estimate: Estimate) -> bool | None:
 
 
 def _same_order(rows: Sequence[Row]) -> float | None:
-    """Return the share of pairs in the same order; pairs that were equal are left out."""
+    """Return the share of pairs in the same order; pairs that are as good as equal are left out."""
     known = [
         (row.throughput, row.predicted.value)
         for row in rows
@@ -114,6 +118,6 @@ def _same_order(rows: Sequence[Row]) -> float | None:
         (a[0] - b[0]) * (a[1] - b[1]) > 0
         for i, a in enumerate(known)
         for b in known[:i]
-        if a[0] != b[0]
+        if abs(a[0] - b[0]) > SAME_RUN * max(a[0], b[0])
     ]
     return sum(pairs) / len(pairs) if pairs else None
