@@ -73,12 +73,26 @@ def calibrate_metrics(metrics: pl.DataFrame, knobs: Knobs, run_id: str | None) -
             "concurrency, log-normal lengths without correlation within a group, training time "
             "proportional to tokens",
             *_unreached(short),
+            *_unlogged(means),
         ),
     )
 
 
 def _rough(name: str, seconds: float) -> Fit:
     return Fit(f"costs.{name}", seconds, seconds, ROUGH * seconds, 1)
+
+
+def _unlogged(means: dict[str, float]) -> tuple[str, ...]:
+    """Name the costs that are taken to be none, since the metrics do not tell them."""
+    logged = {
+        "weight syncs": ("timing_s/param_sync", "timing_s/update_weights"),
+        "checkpoints": ("timing_s/save_checkpoint",),
+    }
+    return tuple(
+        f"no time of {what} is logged: none is simulated"
+        for what, keys in logged.items()
+        if not any(key in means for key in keys)
+    )
 
 
 def _unreached(short: float) -> tuple[str, ...]:

@@ -95,7 +95,10 @@ def kv_pressure(case: Case) -> Proposal | str:
 def _ceiling(case: Case, pressed: Sequence[KvPressure]) -> str:
     """Say how much can be gained at most: what preempted requests compute a second time."""
     spread, tokens = case.report.balance.requests, case.report.tokens
-    preempted = sum(replica.preemptions or 0 for replica in pressed)
+    counted = [one.preemptions for one in pressed if one.preemptions is not None]
+    if not counted:
+        return "Preemptions were not counted, so that the ceiling of this is not known."
+    preempted = sum(counted)
     requests = spread.requests if spread is not None else None
     if not preempted or not requests or tokens is None:
         return "The ceiling of this is small: what is computed twice."

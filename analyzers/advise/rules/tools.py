@@ -22,11 +22,12 @@ def tool_share(case: Case) -> float | None:
     Tool-seconds / (tool-seconds + request-seconds of generation), both summed over trajectories.
     """
     ran = [a for a in case.report.activities if a.activity == "tool" and a.mean_s is not None]
-    if not ran:
+    duration_s = case.report.run.duration_s
+    if not ran or duration_s is None:
         return None
     tools = sum(one.spans * (one.mean_s or 0.0) for one in ran)
     running = sum(lane.mean_running for lane in case.report.slots.lanes)
-    generating = running * (case.report.run.duration_s or 0.0)
+    generating = running * duration_s
     return tools / (tools + generating) if tools + generating else None
 
 
@@ -37,7 +38,11 @@ def tool_bound(case: Case) -> Proposal | str:
         return "no tools were recorded"
     if share < TOOLS:
         return f"tools take {share:.1%} of the trajectories' time"
-    fullest = max((lane.utilization or 0.0 for lane in case.report.slots.lanes), default=0.0)
+    filled = [lane.utilization for lane in case.report.slots.lanes]
+    known = [one for one in filled if one is not None]
+    if not known:
+        return f"tools take {share:.1%}, but how full the replicas are is not known"
+    fullest = max(known)
     if fullest >= FULL:
         return f"tools take {share:.1%}, but a replica is {fullest:.0%} full: it has no room"
     says = (
