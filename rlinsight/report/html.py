@@ -13,6 +13,8 @@ from rlinsight.report.sections import sections
 from rlinsight.report.verdict import paragraph
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
     from rlinsight.analyzers.result import Report
 
 STYLE: Final = """
@@ -67,8 +69,13 @@ def _figures(report: Report) -> str:
         from rlinsight.report.plots import figures
     except ImportError as error:
         raise MissingExtraError("the HTML report", "web") from error
+    return figures_html(figures(report))
+
+
+def figures_html(figures: Iterable[tuple[str, go.Figure]]) -> str:
+    """Return titled figures; the first one brings the script that draws all of them."""
     parts = []
-    for i, (title, figure) in enumerate(figures(report)):
+    for i, (title, figure) in enumerate(figures):
         drawn = figure.to_html(full_html=False, include_plotlyjs=i == 0)
         parts.append(f'<h2>{escape(title)}</h2><div class="figure">{drawn}</div>')
     return "".join(parts)

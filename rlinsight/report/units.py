@@ -41,6 +41,15 @@ def number(value: float | None, unit: str = "") -> str:
     return f"{text} {unit}".rstrip()
 
 
+def amount(value: float | None, unit: str) -> str:
+    """Return a value of a metric with its unit; a `share` is a ratio, shown in percent."""
+    if unit == "share":
+        return percent(value)
+    if unit == "s":
+        return seconds(value)
+    return number(value, unit)
+
+
 def count(value: int | None) -> str:
     """Return a whole number."""
     return "-" if value is None else f"{value}"

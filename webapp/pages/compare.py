@@ -13,6 +13,7 @@ from rlinsight.analyzers.compare.curves import IDLE
 from rlinsight.analyzers.compare.result import Comparison
 from rlinsight.analyzers.gate.result import MetricVerdict
 from rlinsight.report.compare import words
+from rlinsight.report.units import amount
 from rlinsight.webapp import components, urls
 from rlinsight.webapp.comparison import MOST, comparison, opened
 from rlinsight.webapp.components import section
@@ -136,8 +137,7 @@ def _response(found: Comparison, asked: Query) -> Iterator[Any]:
 
 def _facts(runs: Sequence[Run], found: Comparison) -> Any:
     rows = [
-        [fact.name, *(words.amount(value, fact.unit) for value in fact.values)]
-        for fact in found.facts
+        [fact.name, *(amount(value, fact.unit) for value in fact.values)] for fact in found.facts
     ]
     head = ["", *(_name(run, i) for i, run in enumerate(runs))]
     return section(

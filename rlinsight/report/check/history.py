@@ -8,7 +8,8 @@ from datetime import datetime, timezone
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from rlinsight.report.check.words import amount, headline
+from rlinsight.report.check.words import headline
+from rlinsight.report.units import amount
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.gate.result import CheckResult

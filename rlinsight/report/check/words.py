@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlinsight.report.units import counted, number, percent, seconds
+from rlinsight.report.units import amount, counted, number, percent, seconds
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.gate.attribution import Attribution, Contribution
@@ -12,15 +12,6 @@ if TYPE_CHECKING:
 
 #: The columns of the table of metrics.
 COLUMNS = ("metric", "verdict", "value", "reference", "change [95 %]", "corridor", "detectable")
-
-
-def amount(value: float | None, unit: str) -> str:
-    """Return a value of a metric with its unit."""
-    if unit == "share":
-        return percent(value)
-    if unit == "s":
-        return seconds(value)
-    return number(value, unit)
 
 
 def difference(value: float | None, unit: str, reference: float | None) -> str:

@@ -8,7 +8,7 @@ from rlinsight.analyzers.compare.result import Comparison
 from rlinsight.errors import MissingExtraError
 from rlinsight.report.compare.sections import sections
 from rlinsight.report.compare.words import headline, notes
-from rlinsight.report.html import STYLE, section_html
+from rlinsight.report.html import STYLE, figures_html, section_html
 
 
 def html(found: Comparison) -> str:
@@ -18,20 +18,16 @@ def html(found: Comparison) -> str:
     parts = [f"<h1>{title}</h1>"]
     parts += [f'<p class="verdict">{escape(line)}</p>' for line in headline(found)]
     parts += [section_html(section) for section in sections(found)]
-    parts += _figures(found)
+    parts.append(_figures(found))
     parts.append("<h2>Notes</h2><ul>")
     parts += [f"<li>{escape(line)}</li>" for line in notes(found)]
     body = "".join([*parts, "</ul>"])
     return f"<!doctype html><html lang=en><head>{head}</head><body>{body}</body></html>\n"
 
 
-def _figures(found: Comparison) -> list[str]:
+def _figures(found: Comparison) -> str:
     try:
         from rlinsight.report.compare.plots import figures
     except ImportError as error:
         raise MissingExtraError("the HTML report", "web") from error
-    parts = []
-    for i, (title, figure) in enumerate(figures(found)):
-        drawn = figure.to_html(full_html=False, include_plotlyjs=i == 0)
-        parts.append(f'<h2>{escape(title)}</h2><div class="figure">{drawn}</div>')
-    return parts
+    return figures_html(figures(found))

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from rlinsight.report.check.words import attribution_lines
-from rlinsight.report.compare.words import amount, change, gain, is_shown, measured, pair, verdict
+from rlinsight.report.compare.words import change, gain, is_shown, measured, pair, verdict
 from rlinsight.report.section import Section
-from rlinsight.report.units import count
+from rlinsight.report.units import amount, count
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.compare.curves import Curve

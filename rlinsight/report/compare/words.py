@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlinsight.report.units import counted, number, percent, seconds
+from rlinsight.report.units import amount, counted, number
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.compare.plateau import Gain
@@ -18,15 +18,6 @@ _MERIT = ("tokens_per_s_per_device", "samples_per_s", "step_time_s")
 _LISTED = 4
 #: A bubble that takes less of every run's device time is left to the JSON form.
 _BUBBLE = 0.01
-
-
-def amount(value: float | None, unit: str) -> str:
-    """Return a value of a metric with its unit."""
-    if unit == "share":
-        return percent(value)
-    if unit == "s":
-        return seconds(value)
-    return number(value, unit)
 
 
 def measured(cell: MetricVerdict) -> str:

@@ -17,6 +17,7 @@ from rlinsight.runs.emulated.cost import Emulated
 from rlinsight.runs.emulated.device_model import Event, Job, Replica
 from rlinsight.runs.emulated.laws import replica_cost, response_length
 from rlinsight.runs.emulated.recording import Row, Rows
+from rlinsight.runs.emulated.run_time import now_s, until
 from rlinsight.runs.emulated.setup import setup
 from rlinsight.runs.emulated.topology import declare_replica
 from rlinsight.trace.recorder import current
@@ -245,15 +246,3 @@ class Host:
 
     def _of(self, kind: str) -> list[int]:
         return [rank for rank, server in self._servers.items() if server.what.kind == kind]
-
-
-def now_s() -> float:
-    """Return the run's time in seconds since its anchor."""
-    return CLOCK.monotonic_ns() / 1e9
-
-
-async def until(epoch_s: float) -> None:
-    """Sleep until a time of the run's clock."""
-    left_s = epoch_s - CLOCK.now_ns() / 1e9
-    if left_s > 0:
-        await asyncio.sleep(left_s * CLOCK.scale)

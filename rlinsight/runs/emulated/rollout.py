@@ -8,7 +8,8 @@ from typing import Any
 import ray
 from verl.workers.rollout.base import BaseRollout
 
-from rlinsight.runs.emulated.host import ACTOR, until
+from rlinsight.runs.emulated.host import ACTOR
+from rlinsight.runs.emulated.run_time import until
 from rlinsight.runs.emulated.setup import setup
 from rlinsight.trace.run_clock import CLOCK
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from verl.checkpoint_engine.base import CheckpointEngine, CheckpointEngineRegistry
 
-from rlinsight.runs.emulated.host import until
+from rlinsight.runs.emulated.run_time import until
 from rlinsight.runs.emulated.setup import setup
 from rlinsight.trace.run_clock import CLOCK
 
