@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from test_sample_traces import compare
 
 import rlinsight
 from rlinsight.trace.validate import validate
@@ -29,6 +31,14 @@ def test_small_valid_and_of_emulated_devices(name):
     pools = [device.pool for device in devices]
     assert (pools.count("trainer"), pools.count("rollout")) == POOLS[name]
     assert trace.manifest.notes["emulated"]["training"]["device_s_per_token"] == 0.0036
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_the_golden_report(name, reports):
+    golden = json.loads((SAMPLES / name / "golden.json").read_text())
+    found = json.loads(json.dumps(reports[name].to_dict()))
+    differences = list(compare(golden, found))
+    assert not differences, "; run `make golden` after a deliberate change"
 
 
 @pytest.mark.parametrize("name", POOLS)

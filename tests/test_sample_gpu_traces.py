@@ -40,7 +40,7 @@ def report(trace):
 
 
 def test_the_recordings_are_there():
-    assert len(NAMES) >= 4
+    assert len(NAMES) >= 5
 
 
 def test_small_and_valid(name, trace):
@@ -84,9 +84,34 @@ def test_the_driver_sees_work_only_where_spans_do(report):
 
 def test_a_device_in_a_long_bubble_idles_by_the_driver_too(report):
     long = [e for e in report.devices.states if e.state.startswith("bubble.") and e.sampled_s > 5]
-    assert long
     for entry in long:
         assert entry.utilization <= IDLE, (entry.device, entry.state)
+    idle = [pool for pool in report.pools.values() if pool.idle_ratio > 0.1]
+    assert long or not idle
+
+
+@pytest.mark.parametrize("mode", ["sync", "colocate_async"])
+def test_spans_kernels_and_the_driver_agree_on_a_profiled_update(mode):
+    """Three clocks: the hook's span, the profiler's kernels, the driver's utilization."""
+    report = rlinsight.open(SAMPLES / f"gpu_{mode}").analyze()
+    (stage,) = report.devices.kernels
+    assert (stage.role, stage.step, stage.source) == ("actor_update", 3, "device")
+    assert stage.duration_s > 5
+    assert stage.agrees is True
+    assert abs(stage.difference) < 0.02  # the stated bound is 0.15
+    assert sum(kernel.share for kernel in stage.top) < stage.busy
+    assert "agree within 15.0 % of the stage" in markdown(report)
+
+
+@pytest.mark.parametrize("mode", ["sync", "colocate_async"])
+def test_a_run_on_one_gpu_trains_to_its_end_and_keeps_the_gpu_busy(mode):
+    trace = rlinsight.open(SAMPLES / f"gpu_{mode}")
+    report = trace.analyze()
+    assert trace.manifest.exit_code == 0
+    assert [row.step for row in report.steps] == [1, 2, 3, 4, 5, 6]
+    (device,) = report.devices.devices
+    assert device.busy_utilization > 0.3
+    assert not report.liveness.alarms
 
 
 def test_a_weight_sync_moves_the_model_once_over_nvlink():
@@ -129,7 +154,7 @@ def test_a_hybrid_engine_shows_in_the_memory_of_its_device():
     (share,) = report.devices.sharing
     # 30 % of the GPU's memory is the engine's, and it slept while nothing generated.
     assert 35e9 < share.high_bytes - share.low_bytes < 50e9
-    assert share.generate_share < share.engine_share < 0.5
+    assert 0 < share.engine_share - share.generate_share < 0.1
 
 
 def test_the_golden_report(name, report):

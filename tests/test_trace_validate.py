@@ -170,6 +170,17 @@ def test_workers_that_are_killed_at_the_end_of_a_good_run_are_not_dead(tmp_path:
     assert kinds(check(tmp_path)) == []
 
 
+def test_who_begins_after_the_others_have_ended_makes_none_of_them_dead(tmp_path: Path) -> None:
+    """The launcher imports kernel profiles for ten seconds after Ray has killed the workers."""
+    healthy(tmp_path)
+    (tmp_path / "manifest.json").write_text(json.dumps({"exit_code": 0}))
+    write_process(tmp_path, pid=2, flushed_ns=9 * S)
+    write_process(tmp_path, pid=3, started_ns=11 * S, flushed_ns=21 * S, ended_ns=21 * S)
+    assert kinds(check(tmp_path)) == []
+    write_process(tmp_path, pid=3, started_ns=8 * S, flushed_ns=21 * S, ended_ns=21 * S)
+    assert kinds(check(tmp_path)) == ["dead_lane"]
+
+
 def test_containers_replicas_and_foreign_activities_may_overlap(tmp_path: Path) -> None:
     healthy(tmp_path)
     rows = [span(0, 5 * S, "other:mine"), span(S, 2 * S, "paused", "replica0")]

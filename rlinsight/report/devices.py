@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rlinsight.analyzers.devices.kernels import WITHIN
 from rlinsight.report.section import Section
 from rlinsight.report.units import count, number, percent, seconds
 
@@ -146,10 +147,13 @@ def _stage(stage: KernelStage) -> list[Row]:
 def _agreement(stage: KernelStage) -> str:
     if stage.driver_utilization is None:
         return "the driver was not sampled meanwhile"
-    verdict = {True: "agree", False: "do NOT agree", None: "too short to compare"}[stage.agrees]
+    bound = f"within {percent(WITHIN)} of the stage"
+    verdict = {
+        True: f"agree {bound}", False: f"do NOT agree {bound}", None: "too short to compare",
+    }[stage.agrees]  # fmt: skip
     return (
-        f"span {seconds(stage.span_s)}, kernels {percent(stage.busy)}, driver "
-        f"{percent(stage.driver_utilization)}: {verdict}"
+        f"span {seconds(stage.span_s)}, stage in it {seconds(stage.duration_s)}, kernels "
+        f"{percent(stage.busy)}, driver {percent(stage.driver_utilization)}: {verdict}"
     )
 
 

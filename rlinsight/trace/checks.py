@@ -211,14 +211,22 @@ def dead_processes(
     `exit_code` is that of the run, None when not known. Times must be on one clock.
     """
     found = tuple(process for process in processes if not process.is_sampler)
-    newest = max((process.flushed_ns for process in found), default=0)
     limit = DEAD_AFTER_GOOD_RUN_S if exit_code == 0 else DEAD_AFTER_S
     dead = [
-        DeadProcess(p.node, p.pid, p.own_lanes, p.flushed_ns, (newest - p.flushed_ns) / 1e9)
+        DeadProcess(p.node, p.pid, p.own_lanes, p.flushed_ns, silent_s)
         for p in found
-        if p.ended_ns is None and (newest - p.flushed_ns) / 1e9 > limit
+        if p.ended_ns is None and (silent_s := _silent_s(p, found)) > limit
     ]
     return tuple(sorted(dead, key=lambda process: process.last_ns))
+
+
+def _silent_s(process: Process, others: Iterable[Process]) -> float:
+    """Return for how long those that recorded beside a process went on without it, in seconds.
+
+    One that began later, such as the launcher when it imports profiles, went on with nothing.
+    """
+    beside = (p.flushed_ns for p in others if p.started_ns <= process.flushed_ns)
+    return (max(beside, default=process.flushed_ns) - process.flushed_ns) / 1e9
 
 
 def _counted(frame: pl.LazyFrame, **counts: pl.Expr) -> dict[str, int]:

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Pack what a GPU machine without a package registry lacks, in parts of at most 64 MB:
 #     sh scripts/gpu/pack.sh DEST       writes DEST/1 DEST/2 DEST/3
-# Take them to the machine and run `sh scripts/gpu/unpack.sh DEST/*/*` there. Needs uv, binutils
-# and xz; about ten minutes on two cores. Python 3.12, CUDA 13, one Hopper GPU or several.
+# Take them to the machine and run `sh scripts/gpu/unpack.sh DEST/*/*` there. Needs uv, binutils,
+# unzip, xz and a $PYTHON with torch (`make install` has one: PYTHON=.venv/bin/python); about ten
+# minutes on two cores. Made for Python 3.12, CUDA 13, one Hopper GPU or several.
 set -e
 here=$(cd "$(dirname "$0")" && pwd)
 dest=$1
@@ -14,6 +15,12 @@ target="--python-version 3.12 --python-platform x86_64-manylinux_2_39"
 uv pip install -q --no-deps $target --target "$site" -r "$here/requirements.txt"
 uv build -q --wheel --out-dir "$dest/wheel" "$here/../.."
 uv pip install -q --no-deps $target --target "$site" "$dest"/wheel/rlinsight-*.whl
+# flash-attn without its extension, which takes hours to compile: verl's log-probabilities want its
+# Triton kernels, and its modules want that the extension can be imported.
+FLASH_ATTENTION_SKIP_CUDA_BUILD=TRUE FLASH_ATTENTION_FORCE_BUILD=TRUE "${PYTHON:-python3}" -m pip \
+  wheel -q --no-deps --no-build-isolation --wheel-dir "$dest/wheel" flash-attn==2.8.3.post2
+unzip -q "$dest"/wheel/flash_attn-*.whl -d "$site"
+echo '"""Not compiled here."""' > "$site/flash_attn_2_cuda.py"
 cd "$site"
 
 # What a text model on Hopper does not need.
