@@ -38,8 +38,9 @@ def last_events(
             is_open=pl.lit(value=False),
         ),
     ]
-    # Of one moment the open interval tells most: it is where the lane stands.
-    table = pl.concat([_latest(part) for part in parts]).sort("ts_ns", "is_open")
+    # Of one moment the open interval tells most: it is where the lane stands. Names only decide
+    # between equals, so that one trace always gives one report.
+    table = pl.concat([_latest(part) for part in parts]).sort("ts_ns", "is_open", "what")
     latest = table.group_by("lane", maintain_order=True).last().sort("ts_ns", "lane")
     return tuple(
         LastEvent(lane, ts_ns, f"{what} began" if is_open else what, is_open)
