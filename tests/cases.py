@@ -11,12 +11,22 @@ from typing import Any
 import rlinsight
 from rlinsight.analyzers.advise import Case
 from rlinsight.analyzers.device_time.bubbles import Bubble, CauseTotal
+from rlinsight.analyzers.engines.balance import Balance
+from rlinsight.analyzers.engines.spread import ReplicaVersions
+from rlinsight.analyzers.lengths.statistics import Lengths
+from rlinsight.analyzers.quality.guard import Kl, Quality
 from rlinsight.analyzers.result import Report
 from rlinsight.analyzers.simulate import Calibration
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
 S = 1_000_000_000
 Owned = Mapping[tuple[str, str], float]
+
+#: Four replicas of which one would do: an update takes as long as the responses of one.
+SPARE = {"rollout_devices": 4, "lengths": (4,), "train_s": 30.0, "staleness_threshold": 1.0}
+#: One slot a replica: generation is what takes long.
+SHORT = {"rollout_devices": 2, "lengths": (8, 12), "train_s": 1.0, "max_num_seqs": 1,
+         "mini_batch": 8, "staleness_threshold": 0.5}  # fmt: skip
 
 
 @cache
@@ -65,3 +75,29 @@ def case(
     **settings: Any,
 ) -> Case:
     return Case(report(mode, **settings), config or {}, calibration, wall_clock)
+
+
+def fired(found: object) -> bool:
+    """Whether a rule found something, rather than saying why not."""
+    return not isinstance(found, str)
+
+
+def balance(**parts: Any) -> Balance:
+    return replace(sample("fully_async").balance, **parts)
+
+
+def versions(lagging: bool) -> ReplicaVersions:
+    return ReplicaVersions("replica1", 7, 3, 12.0, 5.0, 12.0, (5, 6), lagging)
+
+
+def quality(**parts: Any) -> Quality:
+    return replace(sample("fully_async").quality, **parts)
+
+
+def kl(times: float, level: str) -> Kl:
+    return Kl(times * 3e-4, times * 3e-4, times, level)
+
+
+def tails(share: float) -> Lengths:
+    lengths = sample("fully_async").lengths
+    return replace(lengths, tail=replace(lengths.tail, share_of_busy=share))

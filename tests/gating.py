@@ -17,6 +17,7 @@ from rlinsight.cli import app
 from rlinsight.errors import RlinsightError
 
 ROOT = Path(__file__).parent.parent
+SAMPLES = ROOT / "sample_traces"
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import gate as gate_benchmark  # noqa: E402

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
-from gating import ROOT, gate_runs
+from gating import SAMPLES, gate_runs
 from timelines import S, Timeline
 
 import rlinsight
@@ -21,7 +21,6 @@ from rlinsight.analyzers.gate.variance import ratio_variance
 from rlinsight.errors import TraceError
 from rlinsight.trace.manifest import Manifest, update_manifest
 
-SAMPLES = ROOT / "sample_traces"
 MODES = ("sync", "colocate_async", "separate_async", "fully_async")
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from dotted_keys import nested
 
 from rlinsight.analyzers.simulate import Calibration, Knobs
 from rlinsight.analyzers.simulate.overrides import read_config
@@ -27,18 +28,6 @@ MEASURED = {
 #: Runs whose waits are further off: three of its 17 resumes were lost, each of which costs up to
 #: 10 s, against one of 17 in the run that was calibrated.
 KNOWN_MISSES = {"no-partial-rollout"}
-
-
-def nested(overrides: dict) -> dict:
-    """Dotted keys as a resolved configuration has them."""
-    found: dict = {}
-    for key, value in overrides.items():
-        *parents, last = key.split(".")
-        place = found
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[last] = value
-    return found
 
 
 def knobs_of(name: str) -> dict:

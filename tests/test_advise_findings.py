@@ -1,0 +1,131 @@
+"""What becomes of the findings of all rules, `rlinsight advise`, and the catalogue in the docs."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cases import SPARE, balance, case, report, sample, tails, versions
+from simulated import job
+from typer.testing import CliRunner
+
+from rlinsight.analyzers.advise import RULES, advise
+from rlinsight.analyzers.advise.finding import TIERS, Advice, Evidence, Finding
+from rlinsight.analyzers.engines.slots import SlotUse
+from rlinsight.analyzers.health.alarms import Alarm
+from rlinsight.analyzers.health.liveness import Liveness
+from rlinsight.cli import app
+from rlinsight.errors import ConfigError
+
+ROOT = Path(__file__).parent.parent
+DOCS = (ROOT / "docs/advisor.md").read_text()
+
+
+# -- all of them ---------------------------------------------------------------------------
+
+
+def test_a_run_that_stands_still_gets_no_advice():
+    alarm = Alarm("no_progress", "trainer", 0, 900.0, 300.0, "nothing has ended for 15 min", {})
+    still = case(job(**SPARE), idle={"rollouter": 0.9}, liveness=Liveness((alarm,), ()))
+    found = advise(still)
+    assert found.suppressed == "nothing has ended for 15 min"
+    assert (found.findings, found.first) == ((), None)
+
+
+def quiet(mode: str = "fully_async", **settings):
+    """Nothing idles, waits or fails."""
+    plain = balance(kv_pressure=(), versions=(), replicas=(), ranks=None, requests=None)
+    trust = replace(sample("fully_async").trust, hook_share=0.0)
+    return case(job(**SPARE), mode, slots=SlotUse({}, ()), balance=plain, trust=trust, sync=None,
+                lengths=tails(0.0), **settings)  # fmt: skip
+
+
+def test_nothing_to_gain_is_an_answer():
+    found = advise(quiet())
+    assert found.answer.startswith("Nothing to gain")
+    assert set(found.cleared) == {rule.name for rule in RULES}
+
+
+def test_the_cheapest_finding_comes_first():
+    found = advise(quiet(idle={"rollouter": 0.6}, states={("trainer", "weight_sync"): 0.2}))
+    assert found.first is not None
+    assert found.first.rule == "fewer_rollouters"
+    assert found.answer == f"First: {found.first.says}"
+    assert [one.tier for one in found.findings] == sorted(one.tier for one in found.findings)
+
+
+def test_two_findings_of_one_change_are_one():
+    work = job(lengths=(1, 2, 30), train_s=2.0, staleness_threshold=0.5, mini_batch=4,
+               costs={"sync_s": 4.0})  # fmt: skip
+    told = case(work, states={("trainer", "weight_sync"): 0.3}, lengths=tails(0.3))
+    rules = [rule for rule in RULES if rule.name in ("sync_cost", "long_tail")]
+    found = advise(told, rules)
+    assert [one.rule for one in found.findings] == ["sync_cost"]
+    assert found.cleared["long_tail"] == "asks for the same change as sync_cost"
+
+
+def test_without_a_calibration_only_defects_are_told():
+    found = advise(case(None, idle={"rollouter": 0.6}, balance=balance(versions=(versions(True),))))
+    assert {one.rule for one in found.findings} <= {"stale_shard", "kv_pressure", "slow_replica"}
+    assert found.first.rule == "stale_shard"
+
+
+# -- command and documentation -------------------------------------------------------------
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, ["advise", *arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_the_command_advises_on_a_recorded_run(tmp_path):
+    notes = tmp_path / "a.md"
+    text = run(str(ROOT / "sample_traces" / "sync"), "--why-not", "--markdown", str(notes))
+    assert "objective: per-device throughput" in text
+    assert "1. go_asynchronous" in text
+    assert "wrong if" in text
+    assert "Rules that propose nothing" in text
+    assert text.splitlines()[-1].startswith("next: rlinsight ")
+    assert "`trainer.v1.trainer_mode=colocate_async" in notes.read_text()
+
+
+def test_json_holds_what_the_documentation_lists():
+    found = json.loads(run(str(ROOT / "sample_traces" / "sync"), "--json", "--seeds", "2"))
+    section = DOCS.split("## JSON")[1].split("\n## ")[0]
+    assert set(found) == set(Advice.__dataclass_fields__)
+    for name in (*Advice.__dataclass_fields__, *Finding.__dataclass_fields__,
+                 *Evidence.__dataclass_fields__):  # fmt: skip
+        assert f"`{name}`" in section, name
+
+
+def test_a_rule_explains_itself():
+    text = run("--explain", "fewer_rollouters")
+    assert "rollouters idle at least 15%" in text
+    with pytest.raises(ConfigError, match="expected a rule"):
+        run("--explain", "bogus")
+    with pytest.raises(ConfigError, match="expected a trace"):
+        run()
+
+
+def test_the_catalogue_is_that_of_the_code():
+    written = runpy.run_path(str(ROOT / "scripts/advisor_docs.py"))["written"]
+    assert written(DOCS) == DOCS, "run `make docs`"
+    for tier, text in TIERS.items():
+        assert f"| {tier} | {text} |" in DOCS
+
+
+def test_rules_have_names_of_their_own_and_all_that_a_finding_needs():
+    names = [rule.name for rule in RULES]
+    assert len(set(names)) == len(names)
+    for rule in RULES:
+        assert re.fullmatch(r"[a-z_]+", rule.name)
+        assert rule.check.__doc__
+        assert rule.tier in TIERS
+    assert report().run.mode == "fully_async"

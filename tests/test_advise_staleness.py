@@ -1,0 +1,124 @@
+"""When the advisor raises the staleness, when it lowers it, and what has to be healthy first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from cases import case, fired, kl, quality, sample
+from simulated import job
+
+from rlinsight.analyzers.advise.rules import staleness, update_size
+from rlinsight.analyzers.quality.guard import Kl
+from rlinsight.analyzers.quality.trends import Trend
+from rlinsight.analyzers.staleness.coverage import AnalyticCoverage
+
+# -- more ----------------------------------------------------------------------------------
+
+QUOTA = {"lengths": (4,), "train_s": 3.0, "sync_step": 4, "mini_batch": 4}
+HELD = {("trainer", "wait_samples"): 0.4}
+
+
+def differing(level: str):
+    return quality(kl=Kl(0.001, 0.002, 3.0, level))
+
+
+def test_staleness_is_raised_to_where_the_wait_stops_falling():
+    found = staleness.raise_staleness(
+        case(job(**QUOTA), bubbles=HELD, quality=differing("healthy"))
+    )
+    value = found.changes["staleness_threshold"]
+    assert 0 < value <= staleness.SAFE_DECOUPLED
+    assert found.overrides == (f"async_training.staleness_threshold={value}",)
+    # Beyond it, the wait is the same.
+    more = case(job(**QUOTA)).effect({"staleness_threshold": value + 0.3})
+    waits = [e.after.trainer_wait_share.value for e in (found.effect, more)]
+    assert waits[1] > waits[0] - staleness.PLATEAU - 1e-9
+
+
+@pytest.mark.parametrize(
+    ("waits", "level", "config", "now", "reason"),
+    [
+        (0.07, "healthy", {}, 0.0, "the trainer waits 7.0%"),
+        (0.40, "raised", {}, 0.0, "rollout_corr/kl is raised"),
+        (0.40, "healthy", {"algorithm": {"rollout_correction": {"bypass_mode": True}}}, 0.5,
+         "0.5 is what is safe"),
+        (0.40, "healthy", {}, 0.9, "plateau"),
+    ],
+)  # fmt: skip
+def test_staleness_stays_where_it_would_not_help_or_not_be_safe(waits, level, config, now, reason):
+    told = staleness.raise_staleness(
+        case(job(**QUOTA, staleness_threshold=now), config=config, quality=differing(level),
+             bubbles={("trainer", "wait_samples"): waits})
+    )  # fmt: skip
+    assert reason in told
+
+
+TWO_LENGTHS = {"lengths": (4, 8), "train_s": 8.0, "max_num_seqs": 8, "mini_batch": 4}
+
+
+def rewards(mean: float, slope: float | None, significant: bool, volatility: float | None):
+    trend = Trend(20, mean, mean, mean, slope, significant)
+    return quality(kl=None, reward=trend, reward_volatility=volatility)
+
+
+@pytest.mark.parametrize(
+    ("of", "reason"),
+    [
+        (rewards(0.4, 0.001, True, 0.19), None),
+        (rewards(0.4, -0.001, True, 0.0), "the reward falls"),
+        (rewards(0.4, -0.001, False, 0.0), None),
+        (rewards(0.4, 0.001, True, 0.21), "volatility"),
+    ],
+)
+def test_no_more_staleness_for_a_reward_that_is_not_stable(of, reason):
+    found = staleness.raise_staleness(
+        case(job(**TWO_LENGTHS), quality=of, bubbles={("trainer", "wait_samples"): 0.3})
+    )
+    assert fired(found) == (reason is None)
+    if reason is not None:
+        assert reason in found
+
+
+# -- less ----------------------------------------------------------------------------------
+
+
+def covering(threshold: float, updates: int):
+    ahead = threshold * updates
+    analytic = AnalyticCoverage(threshold, updates, ahead, int(ahead), int(ahead) / updates)
+    return replace(sample("fully_async").coverage, analytic=analytic)
+
+
+def slow_trainer(threshold: float, **settings):
+    """The trainer never waits, so that staleness buys nothing."""
+    return job(**{"lengths": (4,), "train_s": 30.0, "sync_step": 8, "mini_batch": 4,
+                  "max_num_seqs": 8, "staleness_threshold": threshold, **settings})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("threshold", "lower"), [(0.3, 0.25), (0.25, None), (0.2562, None), (0.2563, 0.25)]
+)
+def test_staleness_that_covers_no_further_update_is_given_up(threshold, lower):
+    # 0.3 x 8 = 2.4 covers two updates in full, as 0.25 does.
+    work = slow_trainer(threshold)
+    found = staleness.staleness_coverage(case(work, coverage=covering(threshold, 8)))
+    assert (found.changes["staleness_threshold"] if fired(found) else None) == lower
+
+
+def test_staleness_that_is_worth_something_is_kept():
+    work = job(lengths=(4, 8), train_s=8.0, max_num_seqs=8, mini_batch=4, staleness_threshold=0.7)
+    told = staleness.staleness_coverage(case(work, coverage=covering(0.7, 1)))
+    assert "is predicted to cost" in told
+
+
+@pytest.mark.parametrize(
+    ("level", "sync_s", "fires"), [("raised", 0.0, True), ("healthy", 0.0, False),
+                                   ("raised", 3.0, False)],
+)  # fmt: skip
+def test_samples_get_fresher_where_it_costs_nothing(level, sync_s, fires):
+    work = job(lengths=(4,), train_s=9.0, sync_step=4, staleness_threshold=1.0,
+               costs={"sync_s": sync_s})  # fmt: skip
+    found = update_size.fresher_samples(case(work, quality=quality(kl=kl(20, level))))
+    assert fired(found) == fires
+    if fires:
+        assert found.changes == {"sync_step": 2}

@@ -1,0 +1,148 @@
+"""The decision step of `rlinsight tune`, and the change that it makes to a configuration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tuning_logs import FEWER, SMOKE, STALER, baseline, experiment, finding, log, record
+
+from rlinsight.errors import ConfigError
+from rlinsight.runs.tune.change import changed
+from rlinsight.runs.tune.decide import Limits, Skip, Start, Stop, decide
+from rlinsight.runs.tune.log import Judged, Measured
+from rlinsight.runs.tune.loop import verdict_on
+
+# -- the decision --------------------------------------------------------------------------
+
+
+def test_smoke_comes_first_then_the_baseline():
+    assert decide(log(), Limits()).kind == "smoke"
+    assert decide(log(), Limits(smoke=False)).kind == "baseline"
+    assert decide(log(SMOKE), Limits()).kind == "baseline"
+
+
+@pytest.mark.parametrize("kind", ["smoke", "baseline"])
+def test_without_a_sound_start_there_is_nothing_to_tune(kind):
+    failed = record(1, kind, "failed", reason="exit code 1")
+    action = decide(log(failed) if kind == "smoke" else log(SMOKE, failed), Limits())
+    assert action == Stop(f"the {kind} run failed: exit code 1", failed=True)
+
+
+def test_the_first_finding_is_tried_in_the_kept_configuration():
+    action = decide(log(SMOKE, baseline(FEWER, STALER)), Limits())
+    assert (action.candidate, action.beside) == (FEWER, 1)
+    assert action.document["resources"]["rollout"]["nodes"] == 3
+
+
+def test_after_a_kept_experiment_its_own_findings_count():
+    again = finding("fewer", "rollout.nnodes=2")
+    done = experiment(2, FEWER, "kept", measured=Measured(None, 9, 120.0, candidates=(again,)))
+    action = decide(log(SMOKE, baseline(FEWER), done), Limits())
+    assert (action.candidate, action.beside) == (again, 2)
+
+
+def test_after_a_reverted_experiment_the_next_finding_is_tried():
+    other = finding("other", "trainer.test_freq=10", tier=2)
+    found = log(SMOKE, baseline(FEWER, other), experiment(2, FEWER, "reverted"))
+    skip = decide(found, Limits())
+    assert isinstance(skip, Skip)
+    assert "run 2 was of this configuration already" in skip.skipped.reason
+    action = decide(replace(found, skipped=(skip.skipped,)), Limits())
+    assert action.candidate == other
+
+
+def test_what_may_cost_quality_is_left_out_unless_it_is_allowed():
+    found = log(SMOKE, baseline(STALER))
+    skip = decide(found, Limits())
+    assert "--allow-quality-risk" in skip.skipped.reason
+    assert decide(found, Limits(allow_quality_risk=True)).candidate == STALER
+
+
+def test_a_finding_without_an_override_is_for_a_person():
+    assert "for a person" in decide(log(SMOKE, baseline(finding("slow"))), Limits()).skipped.reason
+
+
+def test_no_finding_is_a_plateau():
+    assert decide(log(SMOKE, baseline()), Limits()) == Stop("plateau: Nothing to gain")
+
+
+def test_everything_tried_is_a_plateau():
+    found = log(SMOKE, baseline(FEWER), experiment(2, FEWER, "reverted"))
+    skip = decide(found, Limits())
+    assert "every finding" in decide(replace(found, skipped=(skip.skipped,)), Limits()).reason
+
+
+def test_experiments_without_a_gain_exhaust_the_patience():
+    tried = [finding(f"r{i}", f"a.b={i}") for i in range(4)]
+    done = [experiment(i + 2, one, "reverted") for i, one in enumerate(tried[:2])]
+    found = log(SMOKE, baseline(*tried), *done)
+    assert decide(found, Limits(patience=2)) == Stop(
+        "plateau: the last 2 experiments gained nothing"
+    )
+    assert isinstance(decide(found, Limits(patience=3)), Skip)
+    kept = experiment(4, tried[2], "kept", measured=Measured(None, 9, 1.0, candidates=(FEWER,)))
+    assert isinstance(decide(log(*found.records, kept), Limits(patience=1)), Start)
+
+
+def test_the_budget_of_runs_counts_the_baseline_and_not_the_smoke_run():
+    found = log(SMOKE, baseline(FEWER))
+    assert decide(found, Limits(max_runs=1)) == Stop("budget: 1 of 1 runs are used")
+    assert isinstance(decide(found, Limits(max_runs=2)), Start)
+    assert isinstance(decide(log(SMOKE), Limits(max_runs=1)), Start)
+
+
+def test_a_run_that_would_not_fit_into_the_hours_is_not_begun():
+    found = log(SMOKE, baseline(FEWER))  # half an hour each
+    assert isinstance(decide(found, Limits(hours=1.5)), Start)
+    assert "1.00 of 1.4 hours are used" in decide(found, Limits(hours=1.4)).reason
+
+
+def test_a_loss_of_quality_ends_it():
+    lost = Judged(0.1, 0.05, 0.15, 0.05, "better", "a real gain", losses=("the reward fell",))
+    found = log(SMOKE, baseline(FEWER, STALER), experiment(2, FEWER, "reverted", judged=lost))
+    assert decide(found, Limits()) == Stop("quality guard, run 2: the reward fell", failed=True)
+
+
+def test_an_interrupted_run_is_made_again_and_counts_for_nothing():
+    cut = experiment(2, FEWER, "interrupted")
+    action = decide(log(SMOKE, baseline(FEWER), cut), Limits(max_runs=2))
+    assert action.candidate == FEWER
+
+
+@pytest.mark.parametrize(
+    ("judgement", "decision"),
+    [
+        (Judged(0.2, 0.1, 0.3, 0.05, "better", "a real gain"), "kept"),
+        (Judged(0.2, 0.1, 0.3, 0.05, "better", "a real gain", ("reward",)), "reverted"),
+        (Judged(0.02, 0.0, 0.04, 0.05, "no", "the change is below 3%"), "reverted"),
+        (Judged(-0.2, -0.3, -0.1, 0.05, "worse", "a real loss"), "reverted"),
+        (Judged(None, None, None, None, None, "too few windows"), "reverted"),
+    ],
+)
+def test_only_a_real_gain_without_a_loss_of_quality_is_kept(judgement, decision):
+    assert verdict_on(judgement)[0] == decision
+
+
+# -- the change ----------------------------------------------------------------------------
+
+
+def test_devices_go_into_resources_and_their_sum_follows():
+    document = {"resources": {"nodes": 8, "trainer": {"nodes": 4}, "rollout": {"nodes": 4}}}
+    found = changed(document, ["rollout.nnodes=3", "rollout.n_gpus_per_node=6"])
+    assert found["resources"] == {
+        "nodes": 7, "trainer": {"nodes": 4}, "rollout": {"nodes": 3, "devices_per_node": 6},
+    }  # fmt: skip
+    assert document["resources"]["nodes"] == 8
+
+
+def test_overrides_take_the_place_of_the_same_key():
+    found = changed({"overrides": {"+a.b": 1, "c": 2}}, ["a.b=true", "d=0.5", "e=token"])
+    assert found["overrides"] == {"+a.b": True, "c": 2, "d": 0.5, "e": "token"}
+
+
+def test_the_mode_is_a_field_of_its_own():
+    found = changed({"mode": "sync"}, ["trainer.v1.trainer_mode=colocate_async"])
+    assert found["mode"] == "colocate_async"
+    with pytest.raises(ConfigError, match="KEY=VALUE"):
+        changed({}, ["nonsense"])

@@ -1,0 +1,86 @@
+"""What a run showed the tuning, and the process that a run is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from gating import gate_runs
+
+from rlinsight.runs.tune import child
+from rlinsight.runs.tune.child import Ended
+from rlinsight.runs.tune.measure import judged, measured
+from rlinsight.trace.manifest import update_manifest
+
+# -- what a run showed ---------------------------------------------------------------------
+
+
+def recorded(path: Path, seed: int, wait: float = 1.0, steps: int = 24) -> str:
+    kind = gate_runs.Kind(noise=0.01, length_spread=0.05, steps=steps, slow={"wait_samples": wait})
+    gate_runs.write(path, kind, seed=seed)
+    update_manifest(path, exit_code=0, ended_ns=7_000_000_000)
+    return str(path)
+
+
+def test_runs_are_judged_by_their_traces(tmp_path):
+    kept, faster = recorded(tmp_path / "a", 1), recorded(tmp_path / "b", 2, wait=0.3)
+    same = recorded(tmp_path / "c", 3)
+    found = judged(kept, faster, "per-device")
+    assert (found.real, found.losses) == ("better", ())
+    assert found.low < found.change < found.high
+    assert judged(kept, same, "wall-clock").real == "no"
+    assert judged(faster, kept, "per-device").real == "worse"
+
+
+def test_what_cannot_be_used_says_why(tmp_path):
+    good = recorded(tmp_path / "a", 1)
+    assert measured(good, 0, "per-device").problem is None
+    assert "exit code 3" in measured(good, 3, "per-device").problem
+    assert "cannot be read" in measured(str(tmp_path / "none"), 0, "per-device").problem
+    short = recorded(tmp_path / "b", 1, steps=3)
+    assert "raise `steps`" in measured(short, 0, "per-device").problem
+
+
+# -- the process ---------------------------------------------------------------------------
+
+
+def test_a_run_that_an_earlier_loop_started_is_read_from_its_trace(tmp_path):
+    trace = recorded(tmp_path / "a", 1)
+    assert child.Adopted(trace).wait() == Ended(0, 7.0)
+    assert child.Adopted(str(tmp_path / "none")).wait().exit_code is None
+
+
+def test_a_run_is_the_command_line_in_a_process_of_its_own(tmp_path):
+    output = tmp_path / "00.log"
+    run = child.start(tmp_path / "none.yaml", str(tmp_path / "t"), output, tmp_path, smoke=False)
+    assert run.wait().exit_code == 2
+    assert "none.yaml" in output.read_text()
+
+
+class Interrupted(subprocess.Popen):
+    """A process whose first wait is cut off by Ctrl-C, once it is ready."""
+
+    waits = 0
+
+    def wait(self, timeout: float | None = None) -> int:
+        self.waits += 1
+        if self.waits > 1:
+            return super().wait(timeout)
+        assert self.stdout.readline() == b"ready\n"
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_is_passed_on_to_the_run_which_ends_first(tmp_path):
+    script = (
+        "import pathlib, time\n"
+        "try:\n    print('ready', flush=True); time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    time.sleep(0.5); pathlib.Path('ended').touch()\n"
+    )
+    process = Interrupted([sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE,
+                          start_new_session=True)  # fmt: skip
+    with process, pytest.raises(KeyboardInterrupt):
+        child.Child(process).wait()
+    assert (tmp_path / "ended").exists()
+    assert process.returncode == 0
