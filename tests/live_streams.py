@@ -99,3 +99,13 @@ def frames(trace: Trace) -> dict[str, pl.DataFrame]:
 
 def rows_of(frame: pl.DataFrame, *columns: str) -> list[tuple[Any, ...]]:
     return frame.select(columns).rows()
+
+
+def two_processes(folder: Path) -> None:
+    """Write a trace of two processes, one of which has ended, and one sample that both tell of."""
+    write_live(folder, "spans", [span(5, None), span(0, 4)], [span(5, 9)], pid=1)
+    write_live(folder, "spans", [span(1, 2, lane="rollouter")], pid=2, closed=True)
+    write_live(folder, "samples", [{"sample_uid": "s", "produced_ns": 1}], pid=2)
+    write_live(folder, "samples", [{"sample_uid": "s", "fate": "trained"}], pid=1)
+    write_process(folder, pid=1, ended_ns=9, hooks={}, dropped={"spans": 1})
+    write_process(folder, pid=2, dropped={"spans": 2}, notes={"mode": "sync"})

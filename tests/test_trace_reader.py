@@ -1,32 +1,21 @@
-"""Reading a trace: what rows mean, whatever state the files are in."""
+"""Reading a trace: what rows, clocks and manifests mean, whatever process wrote them."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import polars as pl
-import pyarrow as pa
 import pytest
-from live_streams import (
-    counter,
-    frames,
-    request,
-    rows_of,
-    span,
-    stream,
-    stream_metadata,
-    write_live,
-    write_process,
-)
+from live_streams import counter, frames, request, rows_of, span, write_live, write_process
 
 import rlinsight
 from rlinsight.errors import TraceError
-from rlinsight.trace import upgrade
-from rlinsight.trace.schema import SCHEMA_VERSION, TABLES
+from rlinsight.trace.schema import TABLES
+
+# -- rows ----------------------------------------------------------------------------------
 
 
 def test_rows_keep_nulls_types_and_column_order(tmp_path: Path) -> None:
@@ -125,187 +114,7 @@ def test_unknown_tables_and_backward_windows_are_refused(tmp_path: Path) -> None
         trace.table("spans", (5, 3))
 
 
-# -- what is wrong with files ---------------------------------------------------------------
-
-
-def test_what_cannot_be_used_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
-    write_live(tmp_path, "spans", [span(0, 1)])
-    live = tmp_path / "live"
-    (live / "spans-n0-2.arrows").touch()
-    (live / "spans-n0-3.arrows").write_bytes(b"\xff\xff\xff\xff\x10")
-    (live / "spans-n0-4.arrows").write_bytes(b"GIF89a, not an Arrow stream")
-    (live / "frames-n0-5.arrows").write_bytes(b"x")
-    (live / "process-n0-6.json").write_text('{"node": "n0"')
-    (live / "core.1234").write_bytes(b"x")
-    (tmp_path / "manifest.json").write_text("{]")
-    (tmp_path / "model.safetensors").write_bytes(b"x")
-    (tmp_path / "console.log").write_text("step 1")
-    trace = rlinsight.open(tmp_path)
-    assert rows_of(trace.spans.collect(), "start_ns", "end_ns") == [(0, 1)]
-    reasons = {Path(skipped.path).name: skipped.reason for skipped in trace.skipped}
-    assert reasons.keys() == {
-        "spans-n0-2.arrows", "spans-n0-3.arrows", "spans-n0-4.arrows", "frames-n0-5.arrows",
-        "process-n0-6.json", "core.1234", "manifest.json", "model.safetensors",
-    }  # fmt: skip
-    assert reasons["spans-n0-2.arrows"] == "empty"
-    assert reasons["spans-n0-3.arrows"] == "cut before its first batch"
-    assert "not an Arrow stream" in reasons["spans-n0-4.arrows"]
-    assert reasons["manifest.json"].startswith("damaged")
-
-
-@pytest.mark.parametrize("read_first", [True, False])
-def test_a_torn_tail_is_named_whether_or_not_it_was_read(tmp_path: Path, read_first: bool) -> None:
-    path = write_live(tmp_path, "spans", [span(0, 1)], [span(2, 3)])
-    path.write_bytes(path.read_bytes()[:-7])
-    trace = rlinsight.open(tmp_path)
-    if read_first:
-        assert rows_of(trace.spans.collect(), "start_ns") == [(0,)]
-    (skipped,) = trace.skipped
-    assert skipped.path == str(path)
-    assert "cut or is being written" in skipped.reason
-
-
-def test_a_batch_with_scrambled_strings_ends_the_reading_of_its_file(tmp_path: Path) -> None:
-    path = write_live(tmp_path, "spans", [span(0, 1)], [span(2, 3, lane="rollouter")])
-    path.write_bytes(path.read_bytes().replace(b"rollouter", b"rollou\xff\xfe\xfd"))
-    trace = rlinsight.open(tmp_path)
-    assert rows_of(trace.spans.collect(), "start_ns") == [(0,)]
-    (skipped,) = trace.skipped
-    assert "damaged" in skipped.reason
-
-
-def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
-    readable = write_live(tmp_path, "spans", [span(0, 1)], pid=1)
-    secret = write_live(tmp_path, "spans", [span(2, 3)], pid=2)
-    secret.chmod(0)
-    with AsOrdinaryUser(tmp_path, readable.parent):
-        trace = rlinsight.open(tmp_path)
-        assert rows_of(trace.spans.collect(), "start_ns") == [(0,)]
-        assert [(s.path, s.reason) for s in trace.skipped] == [
-            (str(secret), "cannot be read: Permission denied")
-        ]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda path: None, "found none of them"),
-        (lambda path: path.mkdir(), "found none of them"),
-        (lambda path: path.write_text("x"), "Not a directory"),
-    ],
-    ids=["absent", "empty", "a file"],
-)
-def test_no_trace_is_one_clear_sentence(tmp_path: Path, make, message: str) -> None:
-    path = tmp_path / "trace"
-    make(path)
-    with pytest.raises(TraceError, match=message) as error:
-        rlinsight.open(path)
-    assert str(path) in str(error.value)
-
-
-HOSTILE = ["", "a\nb", "nul\0nul", "🐍", "\u202ertl", "'; drop table spans; --", "x" * 1_000_000]
-
-
-def test_hostile_strings_come_back_as_they_were(tmp_path: Path) -> None:
-    rows = [
-        span(i, i + 1, activity=f"other:{text}", lane=text, attrs={text: text})
-        for i, text in enumerate(HOSTILE)
-    ]
-    write_live(tmp_path, "spans", rows)
-    spans = rlinsight.open(tmp_path).spans.collect()
-    assert spans["lane"].to_list() == HOSTILE
-    assert spans["attrs"].to_list() == [[{"key": text, "value": text}] for text in HOSTILE]
-
-
-def test_a_lane_name_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
-    data, _ = stream("spans", [[span(0, 1)]], node="../../etc", pid=1)
-    (tmp_path / "live").mkdir()
-    (tmp_path / "live" / "spans-n0-1.arrows").write_bytes(data)
-    assert rlinsight.open(tmp_path).spans.collect().height == 1
-
-
-# -- schema versions ------------------------------------------------------------------------
-
-
-def write_version_0(folder: Path) -> None:
-    """A stream of a version that never was: `begin_ns` for `start_ns`, no `step`, no lane."""
-    fields = [
-        pa.field("begin_ns", pa.int64()),
-        pa.field("end_ns", pa.int64()),
-        pa.field("activity", pa.string()),
-    ]
-    schema = pa.schema(fields, stream_metadata("spans", "n0", 1, version=0))
-    batch = pa.record_batch([[3, 9], [4, None], ["update_actor", "reward"]], schema=schema)
-    (folder / "live").mkdir(parents=True)
-    with pa.ipc.new_stream(str(folder / "live" / "spans-n0-1.arrows"), schema) as writer:
-        writer.write_batch(batch)
-
-
-def from_version_0(name: str, table: pa.Table) -> pa.Table:
-    table = upgrade.renamed(table, {"begin_ns": "start_ns"})
-    return upgrade.filled(table, "lane", "trainer", pa.string())
-
-
-def test_an_older_version_is_upgraded_on_read(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setitem(upgrade.UPGRADES, 0, from_version_0)
-    write_version_0(tmp_path)
-    spans = rlinsight.open(tmp_path).spans.collect()
-    assert spans.columns == TABLES["spans"].names
-    assert rows_of(spans, "start_ns", "end_ns", "activity", "lane", "step") == [
-        (3, 4, "update_actor", "trainer", None),
-        (9, None, "reward", "trainer", None),
-    ]
-
-
-def test_compaction_writes_the_current_version(tmp_path: Path, monkeypatch) -> None:
-    with monkeypatch.context() as patched:
-        patched.setitem(upgrade.UPGRADES, 0, from_version_0)
-        write_version_0(tmp_path)
-        before = frames(rlinsight.open(tmp_path))
-        rlinsight.compact(tmp_path)
-    after = frames(rlinsight.open(tmp_path))
-    assert all(after[name].equals(before[name]) for name in TABLES)
-
-
-def test_a_version_without_upgrade_is_skipped_and_named(tmp_path: Path) -> None:
-    write_version_0(tmp_path)
-    (skipped,) = rlinsight.open(tmp_path).skipped
-    assert skipped.reason == "schema version 0 can no longer be read"
-
-
-def test_a_newer_stream_is_refused(tmp_path: Path) -> None:
-    schema = TABLES["spans"].with_metadata(stream_metadata("spans", "n0", 1, SCHEMA_VERSION + 1))
-    (tmp_path / "live").mkdir()
-    with pa.ipc.new_stream(str(tmp_path / "live" / "spans-n0-1.arrows"), schema):
-        pass
-    with pytest.raises(TraceError, match=r"found version 2 in .*; upgrade rlinsight"):
-        rlinsight.open(tmp_path)
-
-
-def test_a_newer_manifest_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_text(json.dumps({"schema_version": SCHEMA_VERSION + 1}))
-    with pytest.raises(TraceError, match="upgrade rlinsight"):
-        rlinsight.open(tmp_path)
-
-
-def test_a_required_column_that_holds_null_is_no_row(tmp_path: Path) -> None:
-    fields = [field.with_nullable(True) for field in TABLES["counters"]]
-    schema = pa.schema(fields, stream_metadata("counters", "n0", 1))
-    batch = pa.record_batch(
-        [pa.array([1]), pa.array([None], fields[1].type), pa.array(["q"]).dictionary_encode(),
-         pa.array([1.0])],
-        schema=schema,
-    )  # fmt: skip
-    (tmp_path / "live").mkdir()
-    with pa.ipc.new_stream(str(tmp_path / "live" / "counters-n0-1.arrows"), schema) as writer:
-        writer.write_batch(batch)
-    trace = rlinsight.open(tmp_path)
-    assert trace.counters.collect().height == 0
-    (skipped,) = trace.skipped
-    assert "column `name` holds null" in skipped.reason
-
-
-# -- clocks, manifest, cost -----------------------------------------------------------------
+# -- clocks, manifest, cost ----------------------------------------------------------------
 
 
 def test_times_of_another_node_are_put_on_the_reference_clock(tmp_path: Path) -> None:
@@ -356,63 +165,3 @@ def test_opening_does_not_import_polars(tmp_path: Path) -> None:
         "assert 'polars' not in sys.modules; assert trace.spans.collect().height == 1"
     )
     subprocess.run([sys.executable, "-c", code, tmp_path], check=True)
-
-
-# -- behind a URL ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def memory_url(tmp_path: Path):
-    import fsspec
-
-    fs = fsspec.filesystem("memory")
-    yield "memory://trace"
-    if fs.exists("/trace"):
-        fs.rm("/trace", recursive=True)
-
-
-@pytest.mark.parametrize("compacted", [False, True])
-def test_a_trace_behind_a_url_reads_the_same(
-    tmp_path: Path, memory_url: str, compacted: bool
-) -> None:
-    import fsspec
-
-    write_live(tmp_path, "spans", [span(0, 1), span(3, None)], [span(2, 3, lane="x")])
-    write_process(tmp_path, notes={"mode": "sync"})
-    (tmp_path / "live" / "spans-n0-9.arrows").touch()
-    if compacted:
-        rlinsight.compact(tmp_path)
-    expected = rlinsight.open(tmp_path)
-    fsspec.filesystem("memory").put(f"{tmp_path}/", "/trace/", recursive=True)
-    for url in (memory_url, f"file://{tmp_path}"):
-        trace = rlinsight.open(url)
-        assert trace.spans.collect().equals(expected.spans.collect())
-        assert trace.mode == "sync"
-        assert [s.reason for s in trace.skipped] == ["empty"]
-        assert trace.skipped[0].path == f"{url}/live/spans-n0-9.arrows"
-        window = trace.table("spans", (2, 3)).collect()
-        assert rows_of(window, "start_ns") == [(2,)]
-
-
-def test_an_unknown_protocol_is_one_clear_sentence() -> None:
-    with pytest.raises(TraceError, match="cannot open `nosuch://x`"):
-        rlinsight.open("nosuch://x")
-
-
-class AsOrdinaryUser:
-    """Give up root for a moment, since nothing is unreadable to root."""
-
-    def __init__(self, *folders: Path) -> None:
-        self.folders = folders
-
-    def __enter__(self) -> None:
-        if os.geteuid() != 0:
-            return
-        for folder in (*self.folders, *self.folders[0].parents):
-            if folder.stat().st_uid == 0 and str(folder).startswith("/tmp/pytest"):
-                folder.chmod(0o755)
-        os.seteuid(65534)
-
-    def __exit__(self, *_: object) -> None:
-        if os.getuid() == 0:
-            os.seteuid(0)

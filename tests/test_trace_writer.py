@@ -1,56 +1,20 @@
-"""The writer: what training processes call, and what must survive when they die."""
+"""The writer: what training processes call, and what becomes of rows that cannot be stored."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import json
-import os
-import signal
-import subprocess
 import sys
-import textwrap
 import threading
-import time
-from itertools import repeat
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from live_rows import process_files, rows
 
 import rlinsight
 from rlinsight.errors import TraceError
 from rlinsight.trace.schema import TABLES
-from rlinsight.trace.stream import TableStream
 
-
-def rows(folder: Path, table: str) -> list[dict]:
-    """All complete rows of `table`, in the order in which they were written."""
-    found: list[dict] = []
-    paths = (folder / "live").glob(f"{table}-*.arrows")
-    for path in sorted(paths, key=lambda p: p.stat().st_mtime_ns):
-        with pa.ipc.open_stream(str(path)) as stream:
-            while True:
-                try:
-                    found += stream.read_next_batch().to_pylist()
-                except (StopIteration, pa.ArrowInvalid, OSError):
-                    break
-    return found
-
-
-def process_files(folder: Path) -> list[dict]:
-    return [json.loads(p.read_text()) for p in (folder / "live").glob("process-*.json")]
-
-
-def run_script(folder: Path, body: str, **options) -> subprocess.Popen:
-    script = f"import rlinsight, os, signal, time, sys\nFOLDER = {str(folder)!r}\n"
-    return subprocess.Popen(
-        [sys.executable, "-c", script + textwrap.dedent(body)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
+# -- rows ----------------------------------------------------------------------------------
 
 
 def test_explicit_times_come_back_as_they_were_given(tmp_path):
@@ -151,37 +115,7 @@ def test_a_second_recording_of_the_process_does_not_overwrite_the_first(tmp_path
     assert len(process_files(tmp_path / "t")) == 2
 
 
-@pytest.mark.parametrize(
-    ("bad", "kept"),
-    [
-        ({"step": "three"}, 2),
-        ({"start_ns": None}, 2),
-        ({"start_ns": 2**70}, 2),
-        ({"activity": 7}, 2),
-        ({"attrs": [1, 2]}, 2),
-        ({"lane": "tr\ud800ainer"}, 3),  # a lone surrogate is escaped, not dropped
-        ({"attrs": {"k": "\ud800\0"}}, 3),
-    ],
-)
-def test_a_row_that_cannot_be_stored_costs_only_itself(tmp_path, capsys, bad, kept):
-    good = {"activity": "reward", "start_ns": 1, "end_ns": 2, "lane": "trainer"}
-    with rlinsight.TraceWriter(tmp_path / "t") as w:
-        w.span(**good)
-        w.span(**{**good, **bad})
-        w.span(**good)
-    assert len(rows(tmp_path / "t", "spans")) == kept
-    (process,) = process_files(tmp_path / "t")
-    assert process["dropped"]["spans"] == 3 - kept
-    assert ("cannot store" in capsys.readouterr().err) == (kept == 2)
-
-
-def test_an_unknown_column_is_a_counted_drop_not_an_exception(tmp_path, capsys):
-    with rlinsight.TraceWriter(tmp_path / "t") as w:
-        w.sample(sample_uid="s", colour="blue")
-        w.sample(sample_uid="s2")
-    assert [r["sample_uid"] for r in rows(tmp_path / "t", "samples")] == ["s2"]
-    assert process_files(tmp_path / "t")[0]["dropped"]["samples"] == 1
-    assert "`colour`" in capsys.readouterr().err
+# -- threads and buffers -------------------------------------------------------------------
 
 
 def test_many_threads_lose_and_mix_nothing(tmp_path):
@@ -221,102 +155,6 @@ def test_an_importer_waits_instead_of_dropping(tmp_path):
     assert len(rows(tmp_path / "t", "counters")) == 5000
 
 
-def test_an_interval_that_never_ends_survives_kill_9(tmp_path):
-    child = run_script(
-        tmp_path / "t",
-        """
-        with rlinsight.recording(FOLDER, lane="trainer") as w:
-            with rlinsight.span("advantage", step=7):
-                pass
-            rlinsight.begin("update_actor", step=7)
-            w.begin_request(request_id="r1", lane="replica0", prompt_tokens=5)
-            print("ready", flush=True)
-            time.sleep(60)
-        """,
-    )
-    assert child.stdout.readline() == "ready\n"
-    time.sleep(1.2)
-    child.kill()
-    child.communicate()
-    spans = {r["activity"]: r for r in rows(tmp_path / "t", "spans")}
-    assert spans["advantage"]["end_ns"] is not None
-    assert spans["update_actor"]["end_ns"] is None
-    (request,) = rows(tmp_path / "t", "requests")
-    assert (request["end_ns"], request["prompt_tokens"]) == (None, 5)
-    assert process_files(tmp_path / "t")[0]["ended_ns"] is None
-
-
-def test_what_was_recorded_is_on_disk_after_a_normal_exit(tmp_path):
-    child = run_script(
-        tmp_path / "t",
-        """
-        rlinsight.start(FOLDER)
-        for i in range(1000):
-            rlinsight.counter("x", i)
-        """,
-    )
-    _, err = child.communicate(timeout=60)
-    assert (child.returncode, err) == (0, "")
-    assert len(rows(tmp_path / "t", "counters")) == 1000
-
-
-def test_a_forked_child_records_into_its_own_files(tmp_path):
-    child = run_script(
-        tmp_path / "t",
-        """
-        rlinsight.start(FOLDER, lane="parent")
-        rlinsight.counter("x", 1)
-        pid = os.fork()
-        if pid == 0:
-            rlinsight.counter("x", 2)
-            rlinsight.stop()
-            os._exit(0)
-        os.waitpid(pid, 0)
-        rlinsight.counter("x", 3)
-        """,
-    )
-    _, err = child.communicate(timeout=60)
-    assert (child.returncode, err) == (0, "")
-    assert sorted(r["value"] for r in rows(tmp_path / "t", "counters")) == [1.0, 2.0, 3.0]
-    assert len(process_files(tmp_path / "t")) == 2
-
-
-def test_a_forked_child_that_exits_as_usual_leaves_its_parents_rows_alone(tmp_path):
-    """Exit handlers run in it too: the rows that were still buffered are the parent's."""
-    child = run_script(
-        tmp_path / "t",
-        """
-        rlinsight.start(FOLDER, flush_interval_s=60)
-        rlinsight.counter("x", 1)
-        pid = os.fork()
-        if pid == 0:
-            rlinsight.counter("x", 2)
-            sys.exit(0)
-        os.waitpid(pid, 0)
-        """,
-    )
-    _, err = child.communicate(timeout=60)
-    assert (child.returncode, err) == (0, "")
-    assert sorted(r["value"] for r in rows(tmp_path / "t", "counters")) == [1.0, 2.0]
-
-
-def test_a_writer_that_was_closed_does_not_start_again_in_a_forked_child(tmp_path):
-    child = run_script(
-        tmp_path / "t",
-        """
-        with rlinsight.TraceWriter(FOLDER) as writer:
-            writer.counter("x", 1)
-        pid = os.fork()
-        if pid == 0:
-            sys.exit(0)
-        os.waitpid(pid, 0)
-        """,
-    )
-    _, err = child.communicate(timeout=60)
-    assert (child.returncode, err) == (0, "")
-    assert len(process_files(tmp_path / "t")) == 1
-
-
 def test_a_closed_writer_takes_no_rows_writes_no_files_and_blocks_nobody(tmp_path):
     writer = rlinsight.TraceWriter(tmp_path / "t", max_buffered_rows=2, on_full="block")
     writer.counter("x", 1)
@@ -329,6 +167,42 @@ def test_a_closed_writer_takes_no_rows_writes_no_files_and_blocks_nobody(tmp_pat
     assert len(writer.buffers["counters"]) == 0
     assert sorted(path.name for path in (tmp_path / "t" / "live").iterdir()) == before
     assert len(rows(tmp_path / "t", "counters")) == 1
+
+
+# -- what cannot be stored -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bad", "kept"),
+    [
+        ({"step": "three"}, 2),
+        ({"start_ns": None}, 2),
+        ({"start_ns": 2**70}, 2),
+        ({"activity": 7}, 2),
+        ({"attrs": [1, 2]}, 2),
+        ({"lane": "tr\ud800ainer"}, 3),  # a lone surrogate is escaped, not dropped
+        ({"attrs": {"k": "\ud800\0"}}, 3),
+    ],
+)
+def test_a_row_that_cannot_be_stored_costs_only_itself(tmp_path, capsys, bad, kept):
+    good = {"activity": "reward", "start_ns": 1, "end_ns": 2, "lane": "trainer"}
+    with rlinsight.TraceWriter(tmp_path / "t") as w:
+        w.span(**good)
+        w.span(**{**good, **bad})
+        w.span(**good)
+    assert len(rows(tmp_path / "t", "spans")) == kept
+    (process,) = process_files(tmp_path / "t")
+    assert process["dropped"]["spans"] == 3 - kept
+    assert ("cannot store" in capsys.readouterr().err) == (kept == 2)
+
+
+def test_an_unknown_column_is_a_counted_drop_not_an_exception(tmp_path, capsys):
+    with rlinsight.TraceWriter(tmp_path / "t") as w:
+        w.sample(sample_uid="s", colour="blue")
+        w.sample(sample_uid="s2")
+    assert [r["sample_uid"] for r in rows(tmp_path / "t", "samples")] == ["s2"]
+    assert process_files(tmp_path / "t")[0]["dropped"]["samples"] == 1
+    assert "`colour`" in capsys.readouterr().err
 
 
 class Unprintable:
@@ -379,95 +253,3 @@ def test_a_process_without_standard_error_records_on(tmp_path, monkeypatch):
         w.request(colour=1)
         w.counter("x", 1)
     assert len(rows(tmp_path / "t", "counters")) == 1
-
-
-def test_a_managed_run_records_from_the_environment(tmp_path):
-    child = run_script(
-        tmp_path / "ignored",
-        """
-        with rlinsight.span("update_actor"):
-            pass
-        """,
-        env={**os.environ, "RLINSIGHT_TRACE": str(tmp_path / "t"), "RLINSIGHT_NODE": "n-1/x"},
-    )
-    _, err = child.communicate(timeout=60)
-    assert (child.returncode, err) == (0, "")
-    (path,) = (tmp_path / "t" / "live").glob("spans-*.arrows")
-    assert path.name == f"spans-n_1_x-{child.pid}.arrows"
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A real file system of 256 KiB that can be filled up."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=True)
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
-def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as filler:
-        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
-            filler.writelines(repeat(bytes(4096)))
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
-def test_a_full_disk_drops_rows_counts_them_and_says_so_once(small_disk, capsys):
-    with rlinsight.TraceWriter(small_disk / "t", flush_interval_s=3600) as w:
-        w.counter("x", 0)
-        w.flush()
-        fill(small_disk / "filler")
-        for i in range(1, 3):
-            for j in range(20_000):
-                w.counter("x", i * 1e6 + j * 0.001)
-            w.flush()
-        (small_disk / "filler").unlink()
-        w.counter("x", 3)
-    process = process_files(small_disk / "t")[0]
-    stored = rows(small_disk / "t", "counters")
-    assert process["dropped"]["counters"] == 40_000
-    assert [r["value"] for r in stored] == [0.0, 3.0]
-    assert capsys.readouterr().err.count("rows are being dropped") == 1
-    assert len(list((small_disk / "t" / "live").glob("counters-*"))) == 2
-
-
-def test_a_folder_that_cannot_be_written_does_not_stop_training(tmp_path, capsys):
-    (tmp_path / "t").write_text("a file stands where the folder should be")
-    with rlinsight.TraceWriter(tmp_path / "t") as w:
-        w.counter("x", 1)
-    assert "rows are being dropped" in capsys.readouterr().err
-
-
-def test_a_disk_that_hangs_does_not_keep_the_program_from_ending(tmp_path, monkeypatch, capsys):
-    answers = threading.Event()
-    monkeypatch.setattr(TableStream, "append", lambda *_: answers.wait(60))
-    monkeypatch.setattr("rlinsight.trace.flusher._PATIENCE_S", 0.2)
-    w = rlinsight.TraceWriter(tmp_path / "t", flush_interval_s=0.01)
-    w.counter("x", 1)
-    try:
-        w.close()
-        assert "the disk does not answer" in capsys.readouterr().err
-        w.counter("x", 2)
-        assert w.buffers["counters"].dropped == 1
-    finally:
-        answers.set()
-
-
-def test_a_graceful_signal_leaves_a_complete_trace(tmp_path):
-    child = run_script(
-        tmp_path / "t",
-        """
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
-        rlinsight.start(FOLDER)
-        for i in range(100):
-            rlinsight.counter("x", i)
-        print("ready", flush=True)
-        time.sleep(60)
-        """,
-    )
-    child.stdout.readline()
-    child.send_signal(signal.SIGTERM)
-    child.communicate(timeout=60)
-    assert child.returncode == 3
-    assert len(rows(tmp_path / "t", "counters")) == 100

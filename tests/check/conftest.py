@@ -11,7 +11,7 @@ from gating import cli, gate_runs
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory) -> dict[str, Path]:
-    """Traces of known making: two equal runs, a slowed one, one without samples."""
+    """Traces of known making: two equal runs and a slowed one."""
     folder = tmp_path_factory.mktemp("runs")
     kinds = {
         "first": (gate_runs.Kind(), 1),
