@@ -58,7 +58,8 @@ def begin_job(
     )
     # An emulated device settles when it began while it works, and a beginning that was written
     # cannot be changed.
-    span.shown_open = isinstance(CLOCK, EmulatedClock)
+    if isinstance(CLOCK, EmulatedClock):
+        call.rec.spans.shown.add(span)
     call.state = Job(span, lane, peak_bytes())
     rank.jobs.append(call.state)
 

@@ -20,11 +20,15 @@ class TableBuffer:
     def __init__(self, width: int, max_rows: int, wake: threading.Event, *, block: bool) -> None:
         self.width = width
         self.flat: list[Any] = []
-        self.open: dict[int, Any] = {}
+        #: In the order in which they began; a set has none.
+        self.open: dict[Any, None] = {}
+        #: Those of them that were written as open, or shall not be.
+        self.shown: set[Any] = set()
         self.written = 0
         self.dropped = 0
         self._limit = max_rows * width
-        self._early = min(_EARLY_FLUSH_ROWS, max_rows) * width
+        #: Length of `flat` from which on `append` has more to do than to extend it.
+        self.early = min(_EARLY_FLUSH_ROWS, max_rows) * width
         self._wake = wake
         self._block = block
         self._room = threading.Event()
@@ -34,7 +38,7 @@ class TableBuffer:
         """Add one row, or count it as dropped when the buffer is full."""
         flat = self.flat
         size = len(flat)
-        if size >= self._early:
+        if size >= self.early:
             if size >= self._limit and not self._wait_for_room():
                 self.drop(1)
                 return
@@ -57,7 +61,7 @@ class TableBuffer:
 
     def close(self) -> None:
         """Take no more rows: nobody will empty the buffer, and nobody must wait for that."""
-        self._block, self._limit, self._early = False, 0, 0
+        self._block, self._limit, self.early = False, 0, 0
         self._room.set()
 
     def __len__(self) -> int:

@@ -94,12 +94,15 @@ class Flusher:
     def _flush_open(self, table: TableName, buffer: TableBuffer) -> None:
         """Show each interval that is still open once; its closed row will cancel this one."""
         rows: list[Any] = []
-        for interval in list(buffer.open.values()):
-            if not interval.shown_open:
-                interval.shown_open = True
+        for interval in list(buffer.open):
+            if interval not in buffer.shown:
+                buffer.shown.add(interval)
                 # A row that cannot be built is counted as dropped when it ends.
                 with contextlib.suppress(TypeError):
                     rows.extend(interval.row(None))
+        for interval in list(buffer.shown):
+            if interval not in buffer.open:
+                buffer.shown.discard(interval)
         if rows:
             self._write(table, buffer, rows)
 

@@ -124,7 +124,14 @@ def span(
         writer = current()
         if writer is None:
             return _NO_SPAN
-    return OpenSpan(writer, activity, lane or writer.lane, step, param_version, attrs or None)
+    opened = OpenSpan()
+    opened.writer = writer
+    opened.activity = activity
+    opened.lane = lane or writer.lane
+    opened.step = step
+    opened.param_version = param_version
+    opened.attrs = attrs or None
+    return opened
 
 
 def begin(activity: str, **columns: Any) -> OpenSpan | NoSpan:

@@ -119,8 +119,10 @@ class TraceWriter:
         attrs: Mapping[str, object] | None = None,
     ) -> OpenSpan:
         """Begin an interval; its `end` closes it. Until then a crash leaves it open."""
-        copied = dict(attrs) if attrs else None
-        span = OpenSpan(self, activity, lane or self.lane, step, param_version, copied)
+        span = OpenSpan()
+        span.writer, span.activity, span.lane = self, activity, lane or self.lane
+        span.step, span.param_version = step, param_version
+        span.attrs = dict(attrs) if attrs else None
         return span.begun(start_ns)
 
     def begin_request(
