@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rlinsight.analyzers.advise import Advice, Case, advise
 from rlinsight.analyzers.simulate import Calibration, Effect, Sweep, predict_change, sweep
 from rlinsight.analyzers.simulate.overrides import knobs_of_mode
+from rlinsight.analyzers.simulate.size import PAGE_STEPS
 from rlinsight.errors import RlinsightError, TraceError
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def changes(found: list[Slider]) -> dict[str, Value]:
 def effect(calibration: Calibration, wanted: Mapping[str, Value]) -> Effect:
     """Return the predicted effect of the changes. Raises RlinsightError."""
     try:
-        return predict_change(calibration, wanted)
+        return predict_change(calibration, wanted, limit=PAGE_STEPS)
     except ArithmeticError as error:
         # A run of a few moments has costs of zero, by which the model divides.
         raise TraceError(f"too little was recorded to simulate this run ({error})") from error

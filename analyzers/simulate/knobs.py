@@ -107,14 +107,25 @@ class Knobs:
         from rlinsight.analyzers.simulate.overrides import knob_name
 
         named = {knob_name(self.mode, key): value for key, value in changes.items()}
+        for name in ("validation_interval", "checkpoint_interval"):
+            value = named.get(name)
+            if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
+                named[name] = None  # as verl reads -1
         if "rollout_replicas" in named:
-            tp = cast("int", named.get("tensor_parallel", self.tensor_parallel))
-            named["rollout_devices"] = cast("int", named.pop("rollout_replicas")) * tp
+            tp = named.get("tensor_parallel", self.tensor_parallel)
+            named["rollout_devices"] = _product(named.pop("rollout_replicas"), tp)
         moved = {"sync_step", "mini_batch"} & named.keys()
         if self.mode == "separate_async" and moved and "train_batch" not in named:
-            step = cast("int", named.get("sync_step", self.sync_step))
-            named["train_batch"] = step * cast("int", named.get("mini_batch", self.mini_batch))
+            step = named.get("sync_step", self.sync_step)
+            named["train_batch"] = _product(named.get("mini_batch", self.mini_batch), step)
         return replace(self, **cast("dict[str, Any]", named))
+
+
+def _product(value: object, times: object) -> object:
+    """Return the product of two numbers; of anything else the value, which is refused then."""
+    if isinstance(value, int) and isinstance(times, int):
+        return value * times
+    return value
 
 
 KNOB_NAMES: Final = tuple(field.name for field in fields(Knobs) if field.name != "mode")
@@ -151,9 +162,9 @@ def _problems(knobs: Knobs) -> list[str]:
     if found:
         return found
     found = [
-        f"expected `{name}` of at least 1, found {getattr(knobs, name)}"
+        f"expected `{name}` of at least 1, found {value}"
         for name in _POSITIVE
-        if getattr(knobs, name) < 1
+        if (value := getattr(knobs, name)) is not None and value < 1
     ]
     if found:
         return found
@@ -174,15 +185,25 @@ def _problems(knobs: Knobs) -> list[str]:
         found.append("expected at least one replica that generates, found none")
     if knobs.mode in ("separate_async", "fully_async") and not knobs.standalone_replicas:
         found.append(f"expected `rollout_devices` of at least 1 in {knobs.mode}, found none")
-    if knobs.staleness_threshold < 0:
-        found.append(
-            f"expected `staleness_threshold` of at least 0, found {knobs.staleness_threshold}"
-        )
+    found += [
+        f"expected `{name}` of at least 0, found {getattr(knobs, name)}"
+        for name in ("staleness_threshold", "warm_up_batches")
+        if getattr(knobs, name) < 0
+    ]
+    if not knobs.length_scale > 0:
+        found.append(f"expected `length_scale` above 0, found {knobs.length_scale}")
+    if not 0 <= knobs.length_tail <= _LONGEST_TAIL:
+        limits = f"0 to {_LONGEST_TAIL}"
+        found.append(f"expected `length_tail` of {limits}, found {knobs.length_tail}")
     return found
+
+
+#: Powers of a length: more would overflow.
+_LONGEST_TAIL: Final = 50
 
 
 _POSITIVE: Final = (
     "trainer_devices", "tensor_parallel", "group_size", "mini_batch", "train_batch", "ppo_epochs",
     "sync_step", "max_num_seqs", "concurrent_samples", "require_batches", "validation_samples",
-    "max_response_length",
+    "max_response_length", "max_off_policy", "token_budget",
 )  # fmt: skip

@@ -136,7 +136,7 @@ def pool_override(
     group = group if isinstance(group, int) and group > 0 else 1
     sizes = [
         size
-        for size in range(per_node, 0, -1)
+        for size in range(min(per_node, devices), 0, -1)
         if devices % size == 0 and (size % group == 0 or group % size == 0)
     ]
     there = nodes if isinstance(nodes, int) else 1

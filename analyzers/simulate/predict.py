@@ -19,6 +19,7 @@ from rlinsight.analyzers.simulate.fully_async import FullyAsync
 from rlinsight.analyzers.simulate.knobs import Knobs, Mode
 from rlinsight.analyzers.simulate.outside import Leap, leaps, widening
 from rlinsight.analyzers.simulate.separate_async import SeparateAsync
+from rlinsight.analyzers.simulate.size import STEPS, check_size
 from rlinsight.analyzers.simulate.v1 import ColocateAsync, Sync
 from rlinsight.analyzers.simulate.world import World
 
@@ -107,10 +108,11 @@ def simulate(
 
     `versions` are measured after `warm_up` more; `from_start` counts those from the start of a
     run, which holds what is done only once. Raises RlinsightError for a setting that would
-    hang.
+    hang or is too large.
     """
     chosen = calibration.knobs if knobs is None else knobs
     measured = versions_of(chosen) if versions is None else versions
+    check_size(calibration, [chosen], seeds=len(seeds), versions=[measured + warm_up])
     runs = [run(calibration, chosen, seed, measured, warm_up, from_start) for seed in seeds]
     return _prediction(calibration, chosen, runs, measured)
 
@@ -118,7 +120,11 @@ def simulate(
 def simulate_run(
     calibration: Calibration, knobs: Knobs, seed: int, versions: int, *, from_start: bool = False
 ) -> Account:
-    """Return one simulated run with all that it did, warm-up included."""
+    """Return one simulated run with all that it did, warm-up included.
+
+    Raises RlinsightError for a setting that would hang or is too large.
+    """
+    check_size(calibration, [knobs], seeds=1, versions=[versions])
     world = World(calibration, knobs, seed, from_start=from_start)
     return _RUNS[knobs.mode](world).run(versions)
 
@@ -146,10 +152,15 @@ def predict_change(
     *,
     seeds: Sequence[int] = SEEDS,
     versions: int | None = None,
+    limit: int = STEPS,
 ) -> Effect:
-    """Return the effect of `changes` (knobs, or overrides of verl) on the calibrated run."""
+    """Return the effect of `changes` (knobs, or overrides of verl) on the calibrated run.
+
+    `limit` bounds the simulation steps (`size.py`). Raises RlinsightError for a setting that
+    verl would refuse, that would hang, or that is too large.
+    """
     after = calibration.knobs.changed(changes)
-    return predict_setting(calibration, after, changes, seeds=seeds, versions=versions)
+    return predict_setting(calibration, after, changes, seeds=seeds, versions=versions, limit=limit)
 
 
 def predict_setting(
@@ -159,10 +170,13 @@ def predict_setting(
     *,
     seeds: Sequence[int] = SEEDS,
     versions: int | None = None,
+    limit: int = STEPS,
 ) -> Effect:
     """Return the effect of another setting, which may be of another mode; `changes` names it."""
     before = calibration.knobs
     measured = min(versions_of(before), versions_of(after)) if versions is None else versions
+    both = [measured + WARM_UP] * 2
+    check_size(calibration, [before, after], seeds=len(seeds), versions=both, limit=limit)
     old = [run(calibration, before, seed, measured) for seed in seeds]
     new = [run(calibration, after, seed, measured) for seed in seeds]
     wider = widening(leaps(calibration, after))

@@ -9,8 +9,11 @@ steps are sampled first.
 
 from __future__ import annotations
 
+from collections import Counter, deque
+
 from rlinsight.analyzers.simulate.account import Account, Doing
-from rlinsight.analyzers.simulate.world import World
+from rlinsight.analyzers.simulate.world import HANGS, World
+from rlinsight.errors import RlinsightError
 
 
 class ReplayBuffer:
@@ -21,40 +24,48 @@ class ReplayBuffer:
         self.step = 1
         self.submitted = self.produced = self.dropped = 0
         self._step_of: dict[int, int] = {}
-        self._running: set[int] = set()
-        self._finished: list[int] = []
+        # By the step of their submission: a poll costs as much as there are steps, not prompts.
+        self._running: Counter[int] = Counter()
+        self._finished: dict[int, deque[int]] = {}
         world.on_group = self._on_group
 
     @property
     def unconsumed(self) -> int:
         """Return the finished prompts that nobody sampled."""
-        return len(self._finished)
+        return sum(map(len, self._finished.values()))
 
     @property
     def generating(self) -> int:
         """Return the prompts that are not finished."""
-        return len(self._running)
+        return self._running.total()
 
     def submit(self, prompts: int) -> None:
         """Submit prompts of the current step."""
         for _ in range(prompts):
             group = self.world.submit_group()
             self._step_of[group] = self.step
-            self._running.add(group)
+        if prompts:
+            self._running[self.step] += prompts
         self.submitted += prompts
 
     def sampleable(self, step: int | None = None) -> int:
         """Return how many finished prompts may be sampled in `step`."""
-        return len(self._finished) - len(self._stale(self.step if step is None else step))
+        stale = self._stale(self.step if step is None else step)
+        return self.unconsumed - sum(len(self._finished[old]) for old in stale)
 
     def wait_for(self, prompts: int) -> None:
-        """Poll until so many may be sampled, evicting and refilling meanwhile."""
+        """Poll until so many may be sampled, evicting and refilling meanwhile.
+
+        Raises RlinsightError where they never can.
+        """
         while True:
             stale = self._stale(self.step)
             if stale:
                 self._evict(stale)
             elif self._enough(prompts):
                 return
+            elif not self.generating:
+                raise RlinsightError(HANGS)
             else:
                 self.world.run_for(self.world.cost("poll_s"))
 
@@ -62,36 +73,43 @@ class ReplayBuffer:
         """Wait for so many prompts and take the oldest."""
         with Doing(self.account, "wait"):
             self.wait_for(prompts)
-        self._finished.sort(key=lambda group: self._step_of[group])
-        taken, self._finished = self._finished[:prompts], self._finished[prompts:]
+        taken: list[int] = []
+        for step in sorted(self._finished):
+            groups = self._finished[step]
+            taken += [groups.popleft() for _ in range(min(len(groups), prompts - len(taken)))]
+            if not groups:
+                del self._finished[step]
         for group in taken:
             del self._step_of[group]
         return taken
 
     def _on_group(self, group: int) -> None:
-        self._running.remove(group)
-        self._finished.append(group)
+        step = self._step_of[group]
+        self._running[step] -= 1
+        if not self._running[step]:
+            del self._running[step]
+        self._finished.setdefault(step, deque()).append(group)
         self.produced += 1
 
     def _enough(self, prompts: int) -> bool:
         limit = self.world.knobs.max_off_policy
-        if limit is not None and self.world.knobs.off_policy_strategy == "wait":
-            oldest = min((self._step_of[group] for group in self._running), default=self.step)
-            if self.step - oldest + 1 >= limit:
-                return False
-        return len(self._finished) >= prompts
+        if limit is None or self.world.knobs.off_policy_strategy != "wait":
+            return self.unconsumed >= prompts
+        if any(self.step - step + 1 >= limit for step in self._running):
+            return False
+        return self.unconsumed >= prompts
 
     def _stale(self, step: int) -> list[int]:
+        """Return the steps whose finished prompts are too old to be sampled in `step`."""
         limit = self.world.knobs.max_off_policy
         if limit is None or self.world.knobs.off_policy_strategy != "drop":
             return []
-        return [group for group in self._finished if step - self._step_of[group] + 1 > limit]
+        return [old for old in self._finished if step - old + 1 > limit]
 
     def _evict(self, stale: list[int]) -> None:
-        gone = set(stale)
-        self._finished = [group for group in self._finished if group not in gone]
-        for group in stale:
+        gone = [group for step in stale for group in self._finished.pop(step)]
+        for group in gone:
             self.account.dropped_tokens += self.world.tokens.pop(group)
             del self._step_of[group], self.world.version_of[group]
-        self.dropped += len(stale)
-        self.submit(len(stale))
+        self.dropped += len(gone)
+        self.submit(len(gone))

@@ -10,11 +10,19 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import product
+from math import prod
 from typing import Any, Final
 
 from rlinsight.analyzers.simulate.calibration import Calibration
 from rlinsight.analyzers.simulate.knobs import Knobs
-from rlinsight.analyzers.simulate.predict import SEEDS, Prediction, simulate, versions_of
+from rlinsight.analyzers.simulate.predict import (
+    SEEDS,
+    WARM_UP,
+    Prediction,
+    simulate,
+    versions_of,
+)
+from rlinsight.analyzers.simulate.size import check_points, check_size
 from rlinsight.errors import ConfigError, RlinsightError
 
 #: From so many responses on, other processes are worth their start.
@@ -59,16 +67,19 @@ def sweep(
 ) -> Sweep:
     """Return every combination of `values` (knob or override to its values) on top of `fixed`.
 
-    A setting that verl would refuse, or that would hang, is kept with its reason. Raises
-    ConfigError for an unknown knob.
+    A setting that verl would refuse, that would hang, or that is too large is kept with its
+    reason. Raises ConfigError for an unknown knob, and for more than can be simulated.
     """
     from rlinsight.analyzers.simulate.overrides import knob_name
 
     for name in values:
         knob_name(calibration.knobs.mode, name)
+    check_points(prod(map(len, values.values())))
     base = calibration.knobs.changed(fixed or {})
     changes = [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
-    jobs = [(calibration, _knobs(base, change), seeds, versions) for change in changes]
+    settings = [_knobs(calibration, base, change, versions) for change in changes]
+    _check_all(calibration, settings, len(seeds), versions)
+    jobs = [(calibration, one, seeds, versions) for one in settings]
     whole = simulate(calibration, seeds=seeds, versions=versions)
     points = [
         Point(change, *found) for change, found in zip(changes, _all(jobs, processes), strict=True)
@@ -80,11 +91,29 @@ Job = tuple[Calibration, "Knobs | str", Sequence[int], "int | None"]
 Found = tuple["Prediction | None", "str | None"]
 
 
-def _knobs(base: Knobs, change: Mapping[str, object]) -> Knobs | str:
+def _knobs(
+    calibration: Calibration, base: Knobs, change: Mapping[str, object], versions: int | None
+) -> Knobs | str:
+    """Return the setting of one point, or why it is not simulated."""
     try:
-        return base.changed(change)
+        knobs = base.changed(change)
+        check_size(calibration, [knobs], seeds=1, versions=[_versions(knobs, versions)])
     except ConfigError as error:
         return str(error)
+    return knobs
+
+
+def _check_all(
+    calibration: Calibration, settings: Sequence[Knobs | str], seeds: int, versions: int | None
+) -> None:
+    possible = [one for one in settings if isinstance(one, Knobs)]
+    if possible:
+        each = [_versions(one, versions) for one in possible]
+        check_size(calibration, possible, seeds=seeds, versions=each)
+
+
+def _versions(knobs: Knobs, versions: int | None) -> int:
+    return WARM_UP + (versions_of(knobs) if versions is None else versions)
 
 
 def _all(jobs: Sequence[Job], processes: int | None) -> list[Found]:

@@ -18,12 +18,20 @@ from rlinsight.analyzers.simulate.pace import token_times, update_seconds
 from rlinsight.analyzers.simulate.replicas import DRAINED, Replicas
 from rlinsight.errors import RlinsightError
 
+#: Prompts to draw at a time, of so many responses at most.
 _CHUNK = 2048
+_DRAWN = 1 << 22
 #: How long the barrier before an abort lasts at most.
 _BARRIER_S = 60.0
 #: A trainer that waits while nothing runs, for so long, waits forever.
 _STANDSTILL_S = 3600.0
-_HANGS = (
+#: So many looks of polls and monitors without one completed prompt say nothing new.
+_IDLE_LOOKS = 1_000_000
+_ENDLESS = (
+    f"the simulated run looks {_IDLE_LOOKS:,} times without one completed prompt: what it waits "
+    "for takes too long to simulate; shorten the responses or the training of an update"
+)
+HANGS = (
     "the simulated run stands still: nothing generates and the trainer waits; this setting "
     "would hang"
 )
@@ -72,6 +80,7 @@ class World:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._drawn: list[list[float]] = []
+        self._looks = 0  # since a prompt was completed
 
     def submit_group(self) -> int:
         """Draw a prompt's responses and send them to replicas; return the group."""
@@ -109,8 +118,9 @@ class World:
     def _next_lengths(self) -> list[float]:
         if not self._drawn:
             knobs = self.knobs
+            chunk = max(1, min(_CHUNK, _DRAWN // knobs.group_size))
             drawn = self.calibration.lengths.draw(
-                self._lengths, _CHUNK, knobs.group_size, maximum=knobs.max_response_length,
+                self._lengths, chunk, knobs.group_size, maximum=knobs.max_response_length,
                 scale=knobs.length_scale, tail=knobs.length_tail,
             )  # fmt: skip
             self._drawn = drawn[::-1].tolist()
@@ -243,6 +253,9 @@ class World:
     def _run(self, end: float, done: Callable[[], bool]) -> None:
         progress = self.now
         while True:
+            self._looks += 1
+            if self._looks > _IDLE_LOOKS:
+                raise RlinsightError(_ENDLESS)
             timer = self._timers[0][0] if self._timers else inf
             limit = min(end, timer)
             ended = self.replicas.run(limit)
@@ -260,9 +273,9 @@ class World:
                 if self.replicas.running():
                     progress = self.now
                 elif end == inf and self.now - progress > _STANDSTILL_S:
-                    raise RlinsightError(_HANGS)
+                    raise RlinsightError(HANGS)
             elif end == inf:
-                raise RlinsightError(_HANGS)
+                raise RlinsightError(HANGS)
             else:
                 self.now = end
                 return
@@ -270,6 +283,7 @@ class World:
                 return
 
     def _ended(self, group: int) -> None:
+        self._looks = 0
         if group in self._validating:
             self.after(self._validated_s, lambda: self._validating.remove(group))
             return

@@ -36,9 +36,10 @@ def whatif(
         Literal["per-device", "wall-clock"] | None,
         typer.Option(help="What a change is for; without it, both are shown."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Simulated runs per setting.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, max=1_000, help="Simulated runs per setting.")] = 5,
     versions: Annotated[
-        int | None, typer.Option(min=1, help="Parameter versions to measure per run.")
+        int | None,
+        typer.Option(min=1, max=1_000_000, help="Parameter versions to measure per run."),
     ] = None,
     knobs: Annotated[
         bool, typer.Option("--knobs", help="List the knobs of the run's mode and stop.")

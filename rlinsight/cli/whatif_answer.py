@@ -106,5 +106,5 @@ def _value(text: str) -> object:
         return None
     try:
         return json.loads(text.lower() if text.lower() in ("true", "false", "null") else text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
