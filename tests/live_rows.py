@@ -26,5 +26,10 @@ def rows(folder: Path, table: str, *, torn: bool = False) -> list[dict]:
     return found
 
 
+def closed_rows(folder: Path, table: str) -> list[dict]:
+    """The rows of spans or requests that have ended."""
+    return [row for row in rows(folder, table) if row["end_ns"] is not None]
+
+
 def process_files(folder: Path) -> list[dict]:
     return [json.loads(p.read_text()) for p in (folder / "live").glob("process-*.json")]
