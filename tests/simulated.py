@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rlinsight.analyzers.simulate import Calibration, Knobs
 from rlinsight.analyzers.simulate.calibration import Costs, Decode, Training
 from rlinsight.analyzers.simulate.lengths import LengthModel
+from rlinsight.analyzers.simulate.predict import simulate_run
 from rlinsight.analyzers.simulate.world import World
 
 
@@ -41,3 +42,9 @@ def job(
 def world(mode: str = "fully_async", **settings) -> World:
     calibration = job(mode, **settings)
     return World(calibration, calibration.knobs, seed=0)
+
+
+def marks(calibration: Calibration, versions: int = 4) -> list[float]:
+    """When each version of a run goes live, in seconds."""
+    account = simulate_run(calibration, calibration.knobs, 0, versions)
+    return [mark.now for mark in account.marks]

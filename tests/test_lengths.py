@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from table_frames import frame
 from timelines import S, Timeline
 
 from rlinsight.analyzers.engines.stragglers import batch_speed
@@ -21,17 +22,11 @@ from rlinsight.analyzers.lengths.statistics import (
     reported_dp_imbalance,
     variance_split,
 )
-from rlinsight.trace.frames import polars_schema
 
 CASES = {
     case["id"]: case
     for case in json.loads((Path(__file__).parent / "data/cases.json").read_text())["cases"]
 }
-
-
-def frame(table, rows):
-    schema = polars_schema(table)
-    return pl.DataFrame([{**dict.fromkeys(schema), **row} for row in rows], schema=schema)
 
 
 def responses(*tokens, **columns):

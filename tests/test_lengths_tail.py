@@ -4,16 +4,11 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from table_frames import frame
 from timelines import TOPOLOGY, S
 
 import rlinsight
 from rlinsight.analyzers.lengths.tail import tail_cost
-from rlinsight.trace.frames import polars_schema
-
-
-def frame(table, rows):
-    schema = polars_schema(table)
-    return pl.DataFrame([{**dict.fromkeys(schema), **row} for row in rows], schema=schema)
 
 
 def gens(*intervals, lane="replica0", **columns):

@@ -6,19 +6,13 @@ A response takes 4 s however many run, an update 3 s, a sync 1 s, unless a test 
 from __future__ import annotations
 
 import pytest
-from simulated import job, world
+from simulated import job, marks, world
 
 from rlinsight.analyzers.simulate import simulate
 from rlinsight.analyzers.simulate.fully_async import FullyAsync
-from rlinsight.analyzers.simulate.predict import simulate_run
 from rlinsight.analyzers.simulate.rollouter import Rollouter
 from rlinsight.analyzers.simulate.world import World
 from rlinsight.errors import RlinsightError
-
-
-def marks(calibration, versions: int = 4) -> list[float]:
-    account = simulate_run(calibration, calibration.knobs, 0, versions)
-    return [mark.now for mark in account.marks]
 
 
 def test_without_staleness_generation_and_training_take_turns():

@@ -6,21 +6,15 @@ A response takes 3 s however many run, an update 5 s, a sync 1 s, a poll 2 s.
 from __future__ import annotations
 
 import pytest
-from simulated import job, world
+from simulated import job, marks, world
 
 from rlinsight.analyzers.simulate import simulate
 from rlinsight.analyzers.simulate.account import Account
-from rlinsight.analyzers.simulate.predict import simulate_run
 from rlinsight.analyzers.simulate.replay import ReplayBuffer
 from rlinsight.analyzers.simulate.separate_async import SeparateAsync, SwitchPolicy
 from rlinsight.analyzers.simulate.world import World
 
 SHORT = {"lengths": (3,), "train_s": 5.0}
-
-
-def marks(calibration, versions: int = 4) -> list[float]:
-    account = simulate_run(calibration, calibration.knobs, 0, versions)
-    return [mark.now for mark in account.marks]
 
 
 def test_sync_waits_for_the_poll_after_the_last_response():

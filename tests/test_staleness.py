@@ -3,25 +3,19 @@
 import json
 from pathlib import Path
 
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from table_frames import frame
 from timelines import S, Timeline
 
 from rlinsight.analyzers.staleness.lags import fates, staleness
 from rlinsight.analyzers.staleness.tokens import token_account
-from rlinsight.trace.frames import polars_schema
 
 CASES = {
     case["id"]: case
     for case in json.loads((Path(__file__).parent / "data/cases.json").read_text())["cases"]
 }
-
-
-def frame(table, rows):
-    schema = polars_schema(table)
-    return pl.DataFrame([{**dict.fromkeys(schema), **row} for row in rows], schema=schema)
 
 
 def sample(uid, fate="trained", **columns):

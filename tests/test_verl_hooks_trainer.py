@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +11,10 @@ from typing import Any
 
 import polars as pl
 import pytest
+from verl_stand_ins import attrs_of, hooked
 
 import rlinsight
-from rlinsight.collectors.verl import samples, topology, tracking, trainer, weights, wrap
-from rlinsight.collectors.verl.hooks import Hook
+from rlinsight.collectors.verl import samples, topology, tracking, trainer, weights
 from rlinsight.collectors.verl.position import Position, position
 
 
@@ -24,16 +23,6 @@ def fresh_position() -> Iterator[None]:
     vars(position).update(vars(Position()))
     yield
     vars(position).update(vars(Position()))
-
-
-def hooked(hooks: tuple[Hook, ...], module: str, **contents: Any) -> Any:
-    """A module of verl's name and with `contents` for its targets, all its hooks installed."""
-    stand_in = types.ModuleType(module)
-    vars(stand_in).update(contents)
-    for hook in hooks:
-        if hook.module == module and hook.target.split(".")[0] in contents:
-            wrap.apply(stand_in, hook)
-    return stand_in
 
 
 def timers() -> Any:
@@ -93,10 +82,6 @@ def manager(backend: str, *replicas: Replica) -> Manager:
     base = hooked(weights.HOOKS, module, CheckpointEngineManager=copied)
     made: Manager = base.CheckpointEngineManager(backend, list(replicas))
     return made
-
-
-def attrs_of(row: dict[str, Any]) -> dict[str, str]:
-    return {pair["key"]: pair["value"] for pair in row["attrs"] or ()}
 
 
 def spans(trace: Path) -> list[dict[str, Any]]:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import ray
+from verl_stand_ins import attrs_of, hooked
 
 import rlinsight
-from rlinsight.collectors.verl import samples, workers, wrap
-from rlinsight.collectors.verl.hooks import Hook
+from rlinsight.collectors.verl import samples, workers
 from rlinsight.collectors.verl.position import Position, position
 from rlinsight.collectors.verl.rank import Rank, rank
 
@@ -34,15 +34,6 @@ def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     vars(position).update(vars(Position()))
     vars(rank).update(vars(Rank()))
-
-
-def hooked(hooks: tuple[Hook, ...], module: str, **contents: Any) -> Any:
-    stand_in = types.ModuleType(module)
-    vars(stand_in).update(contents)
-    for hook in hooks:
-        if hook.module == module and hook.target.split(".")[0] in contents:
-            wrap.apply(stand_in, hook)
-    return stand_in
 
 
 class Nested:
@@ -109,10 +100,6 @@ def engine_workers() -> Any:
         ActorRolloutRefWorker=ActorRolloutRefWorker,
     )
     return module
-
-
-def attrs_of(row: dict[str, Any]) -> dict[str, str]:
-    return {pair["key"]: pair["value"] for pair in row["attrs"] or ()}
 
 
 def spans(trace: Path) -> list[dict[str, Any]]:
