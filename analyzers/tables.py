@@ -60,7 +60,8 @@ def read_tables(trace: Trace, lanes: Sequence[str] | None = None) -> Tables:
     markers = trace.markers.collect()
     end_ns = trace.time_range[1] if trace.time_range else 0
     return Tables(
-        spans=_with_codes(trace.spans).collect(),
+        # There may be ten million of them.
+        spans=trace.table("spans", coded=("activity", "lane")).collect(),
         requests=trace.requests.collect(),
         samples=trace.samples.collect(),
         markers=markers,
@@ -71,11 +72,6 @@ def read_tables(trace: Trace, lanes: Sequence[str] | None = None) -> Tables:
         config=trace.manifest.config,
         end_ns=end_ns,
     )
-
-
-def _with_codes(spans: pl.LazyFrame) -> pl.LazyFrame:
-    """Return spans whose names are numbers inside: there may be ten million of them."""
-    return spans.with_columns(pl.col("activity", "lane").cast(pl.Categorical))
 
 
 def _restricted(topology: Topology, lanes: Sequence[str]) -> Topology:
