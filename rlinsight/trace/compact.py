@@ -87,17 +87,24 @@ class _Job:
     def prepare(self) -> None:
         """Make an empty working folder, on the same disk so that a rename is one step.
 
-        Raises TraceError if a table that cannot be read would be overwritten.
+        Raises TraceError if a table that cannot be read, or not all of it, would be overwritten.
         """
         for name in self.files.live:
             target = self.folder / f"{name}.arrow"
-            if target.exists() and name not in self.files.compacted:
+            if target.exists() and not self._is_whole(name):
                 raise TraceError(
                     f"cannot compact `{self.folder}`: `{target.name}` is there but cannot be "
-                    f"read; move it away and compact again"
+                    f"read as a whole; move it away and compact again"
                 )
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir()
+
+    def _is_whole(self, name: TableName) -> bool:
+        table = self.files.compacted.get(name)
+        if table is None:
+            return False
+        table.check()
+        return table.remark is None
 
     def table(self, name: TableName) -> TableReport:
         """Compact one table."""

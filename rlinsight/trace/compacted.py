@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import IO, Any, Final
 
 import pyarrow as pa
 
 from rlinsight.errors import TraceError
+from rlinsight.trace.damage import batches_lost, footer_lost
 from rlinsight.trace.folder import Folder, arrow_file
 from rlinsight.trace.index import BatchTimes, decode_index, overlapping
 from rlinsight.trace.schema import SCHEMA_VERSION, TABLES, TableName
+from rlinsight.trace.streams_in import first_line
+from rlinsight.trace.torn import Torn, find_batches, is_damage
 from rlinsight.trace.upgrade import UnusableTableError, check_version, conform, upgrade
 
 SOURCES_KEY: Final = "rlinsight.sources"
 _TAIL_BYTES: Final = 4096
+_Read = Callable[[int], pa.RecordBatch]
 
 
 @dataclass(frozen=True)
@@ -38,13 +42,17 @@ class Source:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Source:
         """Read what was stored; keys that only a later version knows are left out."""
-        known = {field.name for field in fields(cls)}
+        known = {one.name for one in fields(cls)}
         return cls(**{key: value for key, value in stored.items() if key in known})
 
 
 @dataclass(frozen=True)
 class CompactedTable:
-    """A compacted table whose header was read. `index` is None when the file has none."""
+    """A compacted table whose header was read. `index` is None when the file has none.
+
+    `torn` says where the batches lie when its footer cannot be read. `damage` is why a batch
+    is left out, of those that were found damaged so far; `check` finds them all.
+    """
 
     folder: Folder
     name: TableName
@@ -54,6 +62,8 @@ class CompactedTable:
     batch_count: int
     index: tuple[BatchTimes, ...] | None
     sources: tuple[Source, ...]
+    torn: Torn | None = None
+    damage: dict[int, str] = field(default_factory=dict)
 
     @property
     def file(self) -> str:
@@ -67,7 +77,7 @@ class CompactedTable:
         return overlapping(self.index, window)
 
     def load(self) -> pa.Table:
-        """Return all rows, which are settled and in order. Raises TraceError."""
+        """Return all rows that can be read, settled and in order. Raises TraceError."""
         empty = conform(self.name, TABLES[self.name].empty_table())
         return pa.concat_tables([empty, *self.tables()])
 
@@ -76,32 +86,77 @@ class CompactedTable:
     ) -> Iterator[pa.Table]:
         """Yield the batches that `window` needs, with only `columns`, in order.
 
-        Rows outside the window are still among them. Raises TraceError when the file is damaged
-        or cannot be read.
+        Rows outside the window are still among them; batches that are damaged are not, and
+        `damage` says so from then on. Raises TraceError when the file cannot be read.
         """
         try:
             yield from self._tables(columns, window)
         except (OSError, pa.ArrowException) as error:
             where = self.folder.where(self.file)
-            reason = str(error).splitlines()[0]
-            raise TraceError(f"cannot read `{where}`, it is damaged: {reason}") from error
+            raise TraceError(f"cannot read `{where}`: {first_line(error)}") from error
+
+    def check(self) -> None:
+        """Read every batch once, so that `damage` is complete. Raises TraceError."""
+        for _ in self.tables():
+            pass
+
+    @property
+    def remark(self) -> str | None:
+        """What of the table is not used, in a sentence; None when all of it is.
+
+        None too for a batch that nobody has read yet.
+        """
+        said: list[str] = []
+        if self.torn is not None:
+            known = self.index is not None
+            said.append(footer_lost(self.name, self.torn, self.size, rows_known=known))
+        if self.damage:
+            said.append(batches_lost(self.name, self.damage, self.batch_count, self.index))
+        return "; ".join(said) or None
 
     def _tables(
         self, columns: Sequence[str] | None, window: tuple[int, int] | None
     ) -> Iterator[pa.Table]:
         wanted = list(TABLES[self.name].names if columns is None else columns)
         numbers = self.batch_numbers(window)
-        with closing(self.folder.open_arrow(self.file)) as source:
-            reader = pa.ipc.open_file(source, options=self._options(wanted))
+        with self._batches(self._options(wanted)) as read:
             for number in numbers:
-                batch = reader.get_batch(number)
-                # A damaged index into a dictionary or a text would be followed out of bounds.
-                batch.validate(full=True)
+                batch = None if number in self.damage else self._whole(read, number)
+                if batch is None:
+                    continue
                 table = pa.Table.from_batches([batch])
                 if self._is_current:
                     yield table.select(wanted).replace_schema_metadata(None)
                 else:
                     yield upgrade(self.name, table, self.version).select(wanted)
+
+    @contextmanager
+    def _batches(self, options: pa.ipc.IpcReadOptions) -> Iterator[_Read]:
+        """Open the file; what is yielded returns a batch by its number."""
+        torn = self.torn
+        if torn is not None:
+            with closing(self.folder.open(self.file)) as file:
+                yield lambda number: torn.batch(file, number, options)
+            return
+        with closing(self.folder.open_arrow(self.file)) as source:
+            yield pa.ipc.open_file(source, options=options).get_batch
+
+    def _whole(self, read: _Read, number: int) -> pa.RecordBatch | None:
+        """Return a batch, None after noting why where it is damaged. Raises OSError."""
+        try:
+            batch = read(number)
+            # A damaged index into a dictionary or a text would be followed out of bounds.
+            batch.validate(full=True)
+        except (OSError, pa.ArrowException) as error:
+            if not is_damage(error):
+                raise
+            self.damage[number] = first_line(error)
+            return None
+        if self.index is not None and batch.num_rows != self.index[number].rows:
+            said = self.index[number].rows
+            self.damage[number] = f"{said} rows by the index, {batch.num_rows} by itself"
+            return None
+        return batch
 
     @property
     def _is_current(self) -> bool:
@@ -117,32 +172,54 @@ class CompactedTable:
 def open_compacted(folder: Folder, name: TableName, size: int) -> CompactedTable:
     """Read the header of `<name>.arrow`.
 
-    Raises TraceError for a newer schema, ValueError when the file is damaged, OSError.
+    Raises TraceError for a newer schema, ValueError when nothing of the file can be read, OSError.
     """
     file = f"{name}.arrow"
     try:
         with arrow_file(folder, file) as reader:
             schema, batch_count = reader.schema, reader.num_record_batches
-    except pa.ArrowException as error:
-        raise ValueError(f"damaged: {str(error).splitlines()[0]}") from error
+        return _table(folder, name, size, schema, batch_count)
+    except (OSError, ValueError, TypeError, pa.ArrowException) as error:
+        if not is_damage(error):
+            raise
+        with closing(folder.open(file)) as opened:
+            torn = find_batches(opened, size, first_line(error))
+    try:
+        return _table(folder, name, size, torn.schema, len(torn.batches), torn)
+    except TypeError as error:
+        raise ValueError(f"damaged: {first_line(error)}") from error
+
+
+def _table(
+    folder: Folder,
+    name: TableName,
+    size: int,
+    schema: pa.Schema,
+    found: int,
+    torn: Torn | None = None,
+) -> CompactedTable:
+    """Return the table that a schema says. Raises ValueError and TypeError for a damaged one."""
     metadata = {key.decode(): value for key, value in (schema.metadata or {}).items()}
     version = int(metadata.get("rlinsight.schema_version", SCHEMA_VERSION))
-    check_version(version, folder.where(file))
+    check_version(version, folder.where(f"{name}.arrow"))
     try:
         upgrade(name, schema.empty_table(), version)
     except UnusableTableError as error:
         raise ValueError(str(error)) from error
     index = decode_index(schema)
-    fits = index is not None and len(index) == batch_count
+    # Without its footer, a file may end before its last batches.
+    count = len(index) if torn is not None and index is not None else found
     return CompactedTable(
         folder=folder,
         name=name,
         version=version,
         size=size,
         columns=tuple(schema.names),
-        batch_count=batch_count,
-        index=index if fits else None,
+        batch_count=max(count, found),
+        index=index if index is not None and len(index) == max(count, found) else None,
         sources=tuple(map(Source.from_dict, _parsed(metadata.get(SOURCES_KEY)))),
+        torn=torn,
+        damage=dict.fromkeys(range(found, count), "it lies behind the tear"),
     )
 
 

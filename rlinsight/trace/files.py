@@ -80,7 +80,7 @@ class CompactedPart:
     process: int = 0
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield the rows. Raises TraceError when they cannot be read."""
+        """Yield the rows of the batches that are whole. Raises TraceError."""
         yield from self.compacted.tables()
 
 
@@ -131,7 +131,10 @@ class TraceFiles:
         return settle(name, table, pa.concat_arrays(processes))
 
     def skipped(self) -> tuple[Skipped, ...]:
-        """Return what is not used; live files that were not read yet are skimmed."""
+        """Return what is not used; live files that were not read yet are skimmed.
+
+        Of compacted tables, the batches that were found damaged so far.
+        """
         for file in (file for files in self.live.values() for file in files):
             if file.name not in self.remarks:
                 self.remarks[file.name] = self._part(file, 0).skim()
@@ -140,7 +143,15 @@ class TraceFiles:
             for name, remark in sorted(self.remarks.items())
             if remark is not None
         ]
-        return (*self.unusable, *remarks)
+        return (*self.unusable, *self.damaged_tables(), *remarks)
+
+    def damaged_tables(self) -> tuple[Skipped, ...]:
+        """Return the compacted tables of which something is not used, as far as was read."""
+        return tuple(
+            Skipped(self.folder.where(table.file), remark)
+            for table in self.compacted.values()
+            if (remark := table.remark) is not None
+        )
 
     def done_bytes(self, file: LiveFile) -> int:
         """Return up to which byte a live file is in the compacted table. Raises OSError."""

@@ -66,7 +66,8 @@ class Follower:
             for name, followed in self._streams.items()
             if followed.problem is not None
         ]
-        return (*self._unusable, *damaged)
+        tables = self._files.damaged_tables() if self._files is not None else ()
+        return (*self._unusable, *tables, *damaged)
 
     def _find(self, files: TraceFiles) -> list[_Followed]:
         """Return the streams that have grown."""

@@ -16,11 +16,11 @@ from typing import IO, Final
 import pyarrow as pa
 
 _CONTINUATION: Final = 0xFFFFFFFF
-_RECORD_BATCH: Final = 3  # the member of the flatbuffer union `MessageHeader`
+RECORD_BATCH: Final = 3  # the member of the flatbuffer union `MessageHeader`
 _MAX_METADATA: Final = 1 << 28
 
 #: What Arrow raises for bytes that are complete but make no sense.
-_DAMAGE: Final = (pa.ArrowException, OSError, ValueError, MemoryError, struct.error, IndexError)
+DAMAGE: Final = (pa.ArrowException, OSError, ValueError, MemoryError, struct.error, IndexError)
 
 
 class LiveStream:
@@ -97,7 +97,7 @@ class LiveStream:
             kind, position = message
             if kind is None:
                 self.closed, self.consumed = True, position
-            elif kind == _RECORD_BATCH:
+            elif kind == RECORD_BATCH:
                 yield position
 
     def _decode(self, file: IO[bytes], end: int) -> pa.RecordBatch | None:
@@ -109,8 +109,8 @@ class LiveStream:
             batch.validate(full=True)
         except StopIteration:
             self.problem = f"damaged before byte {end}: a record batch is missing"
-        except _DAMAGE as error:
-            self.problem = f"damaged before byte {end}: {_first_line(error)}"
+        except DAMAGE as error:
+            self.problem = f"damaged before byte {end}: {first_line(error)}"
         else:
             return batch
         return None
@@ -173,8 +173,8 @@ def read_schema(file: IO[bytes]) -> pa.Schema | None:
     file.seek(0)
     try:
         return pa.ipc.read_schema(pa.py_buffer(file.read(message[1])))
-    except _DAMAGE as error:
-        raise ValueError(_first_line(error)) from error
+    except DAMAGE as error:
+        raise ValueError(first_line(error)) from error
 
 
 def _parse(metadata: bytes) -> tuple[int, int]:
@@ -201,5 +201,6 @@ def _slot(metadata: bytes, vtable: int, vtable_size: int, index: int) -> int:
     return int(struct.unpack_from("<H", metadata, vtable + offset)[0])
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return what an error says, in one line, its type where it says nothing."""
     return (str(error) or type(error).__name__).splitlines()[0][:200]

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 def validate(trace: Trace) -> Validation:
     """Check a trace. Raises TraceError when one of its tables cannot be read."""
+    for table in trace.files.compacted.values():
+        table.check()
     tables: dict[str, pl.LazyFrame] = {name: trace.table(name) for name in TABLES}
     manifest = trace.manifest
     facts = Validation(
