@@ -28,8 +28,8 @@ test: install lint types e2e
 test-browser: install apt
 	$(BIN)/python -m pytest -n 2 -m browser
 
-# Real runs that need the machine for themselves: kill -9 of the other kinds of process, and the
-# gate on a run that is slowed in one phase. About 40 minutes.
+# Real runs that take too long for every build: kill -9 of the other kinds of process, the other
+# modes and the scenarios on emulated devices, tuning. About two hours.
 test-long: install
 	$(BIN)/python -m pytest -m long
 

@@ -10,17 +10,15 @@ import yaml
 from conftest import cli, profile
 from test_modes import short
 
-# Step times of two runs beside others say little: `make test-long` runs these one by one.
-pytestmark = pytest.mark.long
-
 PLUGIN = Path(__file__).parent / "slow_phase"
 #: Seconds that each update of the actor is delayed by; a step takes 6 to 9 s without.
-DELAY_S = 12
+DELAY_S = 20
 
-#: Eight steps on a machine that is shared with others: only a large change is no chance.
+#: Eight steps on a machine that is shared with others, whose speed varies by more than a half:
+#: only a change as large as the delay is no chance.
 CHECK = {
     "run_to_run": 0.25,
-    "metrics": {"*": {"relative": 0.4}, "weight_sync_s": {"skip": True}},
+    "metrics": {"*": {"relative": 0.8}, "weight_sync_s": {"skip": True}},
 }
 
 

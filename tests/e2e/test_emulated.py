@@ -13,10 +13,10 @@ from conftest import EXAMPLES, cli
 from rlinsight.runs.emulated.cost import Emulated
 from rlinsight.runs.emulated.laws import replica_cost, response_length
 
-#: Both alternating modes take their turn with the long tests.
+#: The other modes take their turn with the long tests.
 MODES = [
     "fully_async",
-    "separate_async",
+    pytest.param("separate_async", marks=pytest.mark.long),
     pytest.param("colocate_async", marks=pytest.mark.long),
     pytest.param("sync", marks=pytest.mark.long),
 ]

@@ -66,7 +66,7 @@ def found_pid(content: dict, lane: str) -> bool:
 def ended(run: subprocess.Popen) -> str:
     """Return what a run printed; verl waits for a dead engine forever, so a user interrupts it."""
     try:
-        return run.communicate(timeout=60)[0]
+        return run.communicate(timeout=30)[0]
     except subprocess.TimeoutExpired:
         run.send_signal(signal.SIGINT)
         return run.communicate(timeout=120)[0]
