@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rlinsight.analyzers.memory import keep_freed_memory
+
 if TYPE_CHECKING:
     from rlinsight.analyzers.result import Report
     from rlinsight.trace.reader import Trace
@@ -21,6 +23,7 @@ def analyze(
     steady part. `lanes` restricts the device time to the devices of these lanes. Raises
     TraceError when the trace holds nothing that can be analyzed, or no such lane.
     """
+    keep_freed_memory()
     from rlinsight.analyzers.report import build
 
     return build(trace, window, lanes)

@@ -60,8 +60,8 @@ def read_tables(trace: Trace, lanes: Sequence[str] | None = None) -> Tables:
     markers = trace.markers.collect()
     end_ns = trace.time_range[1] if trace.time_range else 0
     return Tables(
-        # There may be ten million of them.
-        spans=trace.table("spans", coded=("activity", "lane")).collect(),
+        # There may be ten million of them, read in hundreds of pieces.
+        spans=trace.table("spans", coded=("activity", "lane")).collect().rechunk(),
         requests=trace.requests.collect(),
         samples=trace.samples.collect(),
         markers=markers,

@@ -74,8 +74,15 @@ def test_groups_are_united_apart(rows, names):
         if (runs := united([(s, e) for lane, state, s, e in rows if (lane, state) == key]))
     }
     assert found == expected
-    lengths = {(lane, state): ns for lane, state, ns in covered(table, ["lane", "state"]).rows()}
-    assert lengths == {key: sum(e - s for s, e in runs) for key, runs in expected.items()}
+    summed = {(*row[:2],): row[2:] for row in covered(table, ["lane", "state"]).rows()}
+    apart = {
+        key: [(s, e) for lane, state, s, e in rows if (lane, state) == key]
+        for key in {(lane, state) for lane, state, _, _ in rows}
+    }
+    assert summed == {
+        key: (len(all_), sum(e - s for s, e in all_), sum(e - s for s, e in expected.get(key, [])))
+        for key, all_ in apart.items()
+    }
 
 
 @given(grouped)

@@ -30,7 +30,7 @@ def union(intervals: pl.DataFrame, by: Sequence[str] = ()) -> pl.DataFrame:
     kept = _lasting(intervals.select(*by, "start_ns", "end_ns"))
     if kept.is_empty():
         return kept
-    names, (place, begin, finish) = _united(kept, by, lambda *islands: islands)
+    names, (place, begin, finish) = _united(kept, by, _islands)
     bounds = pl.DataFrame({"start_ns": begin, "end_ns": finish})
     return pl.concat([names[place], bounds], how="horizontal") if by else bounds
 
@@ -43,22 +43,23 @@ def _lasting(intervals: pl.DataFrame) -> pl.DataFrame:
 
 
 def _united(
-    kept: pl.DataFrame, by: Sequence[str], finished: Callable[[Ints, Ints, Ints], tuple[Ints, ...]]
+    kept: pl.DataFrame, by: Sequence[str], made_of: Callable[[Ints, Ints, Ints], tuple[Ints, ...]]
 ) -> tuple[pl.DataFrame, tuple[Ints, ...]]:
-    """Return the groups, and what `finished` makes of the islands of each block of them.
+    """Return the groups, and what `made_of` makes of each block of them.
 
-    It gets the group (a row of the first frame), start and end of each island.
+    It gets the group (a row of the first frame; they ascend), start and end of each interval.
     """
     start, end = (kept[column].to_numpy() for column in ("start_ns", "end_ns"))
     codes = group_codes(kept, by)
     order = np.argsort(_counted(codes), kind="stable")
     firsts = run_starts(codes[order])
     sizes = np.diff(np.append(firsts, len(order)))
-    fitting = max(1, _AXIS // (int(end.max()) - int(start.min()) + 1))
+    width = max(int(start.max()), int(end.max())) - int(start.min()) + 1
+    fitting = max(1, _AXIS // width)
 
     def united(groups: slice, rows: slice) -> tuple[Ints, ...]:
         places = np.repeat(np.arange(groups.start, groups.stop), sizes[groups])
-        return finished(*_islands(places, start[order[rows]], end[order[rows]]))
+        return made_of(places, start[order[rows]], end[order[rows]])
 
     made = in_parallel(united, group_blocks(firsts, len(order), fitting))
     return kept[order[firsts]].select(by), made
@@ -87,19 +88,24 @@ def _islands(places: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def covered(intervals: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Return the length of the union within each group: columns `by` and `ns`.
+    """Return columns `by`, `count`, `sum_ns` of the lengths, and `ns`, the length of the union.
 
-    The islands are summed up block by block: of millions of rows only the groups are left.
+    The islands are summed up block by block: of millions of rows only the groups are left. An
+    interval that ends before it begins counts with its negative length, and covers nothing.
     """
-    kept = _lasting(intervals.select(*by, "start_ns", "end_ns"))
-    if kept.is_empty():
-        return kept.select(by).with_columns(ns=pl.lit(0, pl.Int64))
-    names, (ns,) = _united(kept, by, _lengths)
-    return names.with_columns(ns=pl.Series(ns))
+    if intervals.is_empty():
+        nothing = pl.lit(0, pl.Int64)
+        return intervals.select(by).with_columns(count=nothing, sum_ns=nothing, ns=nothing)
+    names, sums = _united(intervals.select(*by, "start_ns", "end_ns").rechunk(), by, _measured)
+    columns = zip(("count", "sum_ns", "ns"), sums, strict=True)
+    return names.with_columns(pl.Series(name, values) for name, values in columns)
 
 
-def _lengths(place: Ints, begin: Ints, finish: Ints) -> tuple[Ints]:
-    return (np.add.reduceat(finish - begin, np.flatnonzero(np.diff(place, prepend=-1))),)
+def _measured(places: Ints, start: Ints, end: Ints) -> tuple[Ints, ...]:
+    firsts = run_starts(places)
+    sums = np.add.reduceat(end - start, firsts)
+    place, begin, finish = _islands(places, start, np.maximum(start, end))
+    return np.bincount(places - places[0]), sums, np.add.reduceat(finish - begin, run_starts(place))
 
 
 def group_codes(frame: pl.DataFrame, by: Sequence[str]) -> Codes:
@@ -124,7 +130,7 @@ def group_codes(frame: pl.DataFrame, by: Sequence[str]) -> Codes:
 _MOST_GROUPS = 1 << 32
 
 
-def run_starts(values: Codes) -> Ints:
+def run_starts(values: Codes | Ints) -> Ints:
     """Return where each run of equal values begins."""
     starts: Ints = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
     return starts[: len(values)]

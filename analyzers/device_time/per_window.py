@@ -97,7 +97,8 @@ def _idle_per_window(
     states = [s for s in segments["state"].unique().to_list() if kind(s) == "bubble"]
     bubbles = segments.filter(pl.col("device").is_in(devices) & pl.col("state").is_in(states))
     start, end = (versions[column].to_numpy() for column in ("start_ns", "end_ns"))
-    idle = covered_before(bubbles, end) - covered_before(bubbles, start)
+    until, since = np.split(covered_before(bubbles, np.concatenate([end, start])), 2)
+    idle = until - since
     return list((idle / ((end - start) * len(devices))).tolist())
 
 

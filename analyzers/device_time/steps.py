@@ -43,14 +43,23 @@ def activity_times(spans: pl.DataFrame, topology: Topology, end_ns: int) -> list
 def _per_lane(spans: pl.DataFrame, end_ns: int) -> pl.DataFrame:
     """Return counts and nanoseconds of each (lane, activity): names are compared only here."""
     by = ["lane", "activity"]
-    closed = pl.col("end_ns").is_not_null()
-    length = pl.col("end_ns") - pl.col("start_ns")
-    counts = spans.group_by(by).agg(
-        spans=pl.len(), closed=closed.sum(), open_spans=(~closed).sum(), closed_ns=length.sum()
+    ends = pl.col("end_ns").fill_null(end_ns)
+    every = covered(spans.select(*by, "start_ns", ends), by)
+    opened = spans.filter(pl.col("end_ns").is_null()).group_by(by)
+    still = opened.agg(open_spans=pl.len(), open_ns=(ends - pl.col("start_ns")).sum())
+    unfinished = pl.col("open_spans", "open_ns").fill_null(0)
+    return (
+        every.join(still, on=by, how="left")
+        .with_columns(unfinished)
+        .select(
+            *by,
+            "open_spans",
+            spans="count",
+            closed=pl.col("count") - pl.col("open_spans"),
+            closed_ns=pl.col("sum_ns") - pl.col("open_ns"),
+            busy_ns="ns",
+        )
     )
-    busy = covered(spans.select(*by, "start_ns", pl.col("end_ns").fill_null(end_ns)), by)
-    # Spans of no length are in no union.
-    return counts.join(busy, on=by, how="left").with_columns(busy_ns=pl.col("ns").fill_null(0))
 
 
 def step_rows(spans: pl.DataFrame, samples: pl.DataFrame) -> list[StepRow]:

@@ -33,7 +33,7 @@ def joined(
     """
     values = _values(counters, names, window)
     pieces = []
-    for device in segments["device"].cast(pl.String).unique().sort().to_list():
+    for device in segments["device"].unique().cast(pl.String).sort().to_list():
         mine = values.filter(pl.col("lane") == device)
         if len(mine) > 1:
             spans = segments.filter(pl.col("device").cast(pl.String) == device)

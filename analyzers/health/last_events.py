@@ -26,8 +26,8 @@ def last_events(
     open one with its start. Trained samples count for the trainer.
     """
     parts = [
-        _intervals(spans, "start_ns", pl.col("activity")),
-        _intervals(requests, "submit_ns", pl.lit("request")),
+        *_intervals(spans, "start_ns", pl.col("activity")),
+        *_intervals(requests, "submit_ns", pl.lit("request")),
         markers.filter(pl.col("lane").is_not_null()).select(
             "lane", "ts_ns", what=pl.col("kind"), is_open=pl.lit(value=False)
         ),
@@ -50,20 +50,21 @@ def last_events(
     )
 
 
-def _intervals(frame: pl.DataFrame, start: str, what: pl.Expr) -> pl.DataFrame:
-    return frame.select(
-        "lane",
-        ts_ns=pl.coalesce("end_ns", start),
-        what=what,
-        is_open=pl.col("end_ns").is_null(),
-    )
+def _intervals(frame: pl.DataFrame, start: str, what: pl.Expr) -> list[pl.DataFrame]:
+    """Return ended and open intervals apart, each as points."""
+    is_open = pl.col("end_ns").is_null()
+    closed = frame if frame["end_ns"].null_count() == 0 else frame.filter(~is_open)
+    return [
+        rows.select("lane", ts_ns=at, what=what, is_open=pl.lit(value))
+        for rows, at, value in ((closed, "end_ns", False), (frame.filter(is_open), start, True))
+    ]
 
 
 def _latest(part: pl.DataFrame) -> pl.DataFrame:
-    """Keep the latest closed and the latest open row of each lane: no sort of large tables."""
-    latest = pl.col("what").get(pl.col("ts_ns").arg_max())
+    """Keep the latest row of each lane: no sort of large tables."""
+    last = pl.col("ts_ns").arg_max()
     return (
-        part.group_by("lane", "is_open")
-        .agg(pl.col("ts_ns").max(), what=latest)
+        part.group_by("lane")
+        .agg(pl.col("ts_ns").max(), pl.col("what", "is_open").get(last))
         .select(pl.col("lane").cast(pl.String), "ts_ns", pl.col("what").cast(pl.String), "is_open")
     )

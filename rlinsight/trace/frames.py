@@ -92,7 +92,8 @@ def _names(name: str, column: pa.ChunkedArray, kind: pl.DataType) -> pl.Series:
 
     if column.num_chunks == 0:
         return pl.Series(name, [], kind)
-    values = pl.Series(name, column.chunk(0).dictionary.cast(pa.string()), pl.String).cast(kind)
+    names = pl.Series(name, column.chunk(0).dictionary.cast(pa.string()), pl.String)
+    values: pl.Series = names.cast(kind)
     indices = pa.chunked_array([chunk.indices for chunk in column.chunks])
     if values.is_empty():
         return values.extend_constant(None, len(column))
