@@ -93,5 +93,7 @@ def _place(error: OSError) -> str:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    typer.echo(f"error: {message}", err=True)
+    from rlinsight.report.plain import plain
+
+    typer.echo(f"error: {plain(message)}", err=True)
     sys.exit(code)

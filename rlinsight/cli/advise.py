@@ -11,6 +11,7 @@ import typer
 
 from rlinsight.cli.files import write
 from rlinsight.errors import ConfigError, TraceError
+from rlinsight.report.plain import line
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.advise import Case
@@ -83,7 +84,7 @@ def _case(trace: str, *, wall_clock: bool, seeds: int) -> Case:
     try:
         calibration = Calibration.from_report(opened, report)
     except (TraceError, ConfigError) as error:
-        typer.echo(f"no effects are predicted: {error}", err=True)
+        typer.echo(line(f"no effects are predicted: {error}"), err=True)
     return Case(
         report, opened.manifest.config, calibration, wall_clock, range(seeds), opened.topology
     )

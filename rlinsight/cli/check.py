@@ -191,10 +191,11 @@ def _print(result: CheckResult, trace: str, place: str) -> None:
 
     from rlinsight.report.check.terminal import print_check
     from rlinsight.report.check.words import headline
+    from rlinsight.report.plain import line
 
     # A log has no width; a narrow terminal breaks lines by itself, and nothing is cut off.
     print_check(result, Console(width=200, soft_wrap=True))
-    typer.echo(f"\n{headline(result)}\nnext: {_next(result, trace, place)}")
+    typer.echo(f"\n{line(headline(result))}\nnext: {_next(result, trace, place)}")
 
 
 def _next(result: CheckResult, trace: str, place: str) -> str:

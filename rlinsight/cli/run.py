@@ -147,11 +147,12 @@ def _display(prepared: Prepared, console_log: Path, console: Console) -> Iterato
 
 
 def _show(finished: Finished, prepared: Prepared, console: Console, *, as_json: bool) -> None:
+    from rlinsight.report.plain import line
     from rlinsight.report.text import print_report
     from rlinsight.runs.progress import duration
 
-    for line in finished.notes:
-        console.print(line, markup=False, soft_wrap=True)
+    for said in finished.notes:
+        console.print(line(said), markup=False, soft_wrap=True)
     if as_json:
         typer.echo(json_module.dumps(finished.to_dict(), indent=1))
         return
@@ -159,5 +160,5 @@ def _show(finished: Finished, prepared: Prepared, console: Console, *, as_json: 
         print_report(finished.report, console)
     label = " (smoke run)" if prepared.is_smoke else ""
     took = duration(finished.outcome.wall_s)
-    typer.echo(f"{finished.outcome.sentence()} after {took}{label}: {finished.trace}")
+    typer.echo(f"{line(finished.outcome.sentence())} after {took}{label}: {finished.trace}")
     typer.echo(f"next: rlinsight analyze {shlex.quote(finished.trace)}")

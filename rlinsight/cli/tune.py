@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rlinsight.errors import PreflightError
+from rlinsight.report.plain import line
 
 if TYPE_CHECKING:
     from rlinsight.runs.tune.decide import Limits
@@ -69,7 +70,7 @@ def tune(
     # A run is ended in order by `kill` as by Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # The JSON result has standard output to itself.
-    log = loop(log, limits, effects(log, lambda line: typer.echo(line, err=json)))
+    log = loop(log, limits, effects(log, lambda said: typer.echo(line(said), err=json)))
     _show(log, as_json=json)
     raise typer.Exit(_exit_code(log, limits))
 
@@ -85,8 +86,8 @@ def _plan(log: Log, limits: Limits, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json_module.dumps(found.to_dict(), indent=1))
         return
-    for line in found.lines:
-        typer.echo(line)
+    for said in found.lines:
+        typer.echo(line(said))
     typer.echo("next: the same command without --dry-run")
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlinsight.report.plain import line
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -48,9 +50,8 @@ def _print(result: Validation, console: Console) -> None:
         ("finding", [f"{finding.kind}: {finding.message}" for finding in result.findings]),
         ("note", list(result.notes)),
     ):
-        for line in lines:
-            # A name from the trace may hold control characters; a terminal must not obey them.
-            console.print(f"{heading}  {_harmless(line)}")
+        for said in lines:
+            console.print(f"{heading}  {line(said)}")
 
 
 def _print_tables(result: Validation, console: Console) -> None:
@@ -83,7 +84,7 @@ def _print_counts(result: Validation, console: Console) -> None:
     for clock in result.clocks:
         if len(result.clocks) > 1:
             known = "not known" if clock.residual_ns is None else f"{clock.residual_ns / 1e6} ms"
-            console.print(f"clock     {_harmless(clock.node)}: residual {known}")
+            console.print(f"clock     {line(clock.node)}: residual {known}")
     if result.hook_share is not None:
         console.print(f"overhead  {result.hook_share:.4%} of the wall time spent in hooks")
 
@@ -93,7 +94,7 @@ def _summary(result: Validation) -> str:
     length = "no time" if result.duration_s is None else f"{result.duration_s:.1f} s"
     count = len(result.findings)
     verdict = "valid" if result.ok else f"{count} finding{'' if count == 1 else 's'}"
-    return _harmless(
+    return line(
         f"{result.path}: {verdict}; {rows:,} rows on {len(result.lanes)} lanes over {length}"
     )
 
@@ -102,8 +103,3 @@ def _next(trace: str, result: Validation) -> str:
     if result.is_live and result.tables["spans"].rows == 0:
         return f"rlinsight validate {shlex.quote(trace)}   # again, when something was recorded"
     return f"rlinsight analyze {shlex.quote(trace)}"
-
-
-def _harmless(text: str) -> str:
-    """Escape what is not printable."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlinsight.report.header import header_lines
+from rlinsight.report.plain import line, plain
 from rlinsight.report.section import Section
 from rlinsight.report.sections import sections
 from rlinsight.report.verdict import paragraph
@@ -32,9 +33,9 @@ def print_report(
 ) -> None:
     """Print the verdict, the run, and the tables; without `full`, not the details."""
     style = "bold red" if report.verdict.alarm else "bold"
-    console.print(Padding(Text(paragraph(report), style=style), (0, 0, 1, 0)))
+    console.print(Padding(Text(plain(paragraph(report)), style=style), (0, 0, 1, 0)))
     for name, value in header_lines(report):
-        console.print(Text.assemble((f"{name:<12}", "dim"), value), soft_wrap=True)
+        console.print(Text.assemble((f"{name:<12}", "dim"), line(value)), soft_wrap=True)
     for section in sections(report, pools):
         if full or section.title not in DETAILS:
             console.print()
@@ -44,11 +45,12 @@ def print_report(
 def as_table(section: Section) -> Table:
     """Return a section as a table of the terminal."""
     table = Table(
-        title=section.title, title_justify="left", title_style="bold", caption=section.note,
-        caption_justify="left", box=None, pad_edge=False, header_style="dim",
+        title=section.title, title_justify="left", title_style="bold",
+        caption=escape(line(section.note)), caption_justify="left",
+        box=None, pad_edge=False, header_style="dim",
     )  # fmt: skip
     for column in section.columns:
-        table.add_column(escape(column))
+        table.add_column(escape(line(column)))
     for row in section.rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*(escape(line(cell)) for cell in row))
     return table

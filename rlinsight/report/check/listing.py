@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from rlinsight.report.plain import line, styled
 from rlinsight.report.units import number, seconds
 
 
@@ -17,20 +18,20 @@ def baseline_table(key: str, rows: Sequence[dict[str, Any]]) -> Table:
     first = rows[0]
     what = ", ".join(str(first[name]) for name in ("mode", "model") if first[name])
     table = Table(
-        title=f"identity {key}{f' ({what})' if what else ''}", title_justify="left",
+        title=line(f"identity {key}{f' ({what})' if what else ''}"), title_justify="left",
         title_style="bold", box=None, pad_edge=False, header_style="dim",
     )  # fmt: skip
     for column in ("run", "trusted", "recorded", "windows", "tokens/s/device", "step", "note"):
         table.add_column(column, no_wrap=True)
     for row in rows:
         table.add_row(
-            Text(row["name"]),
+            styled(row["name"]),
             Text("yes", style="green") if row["trusted"] else Text("no", style="yellow"),
             _moment(row["recorded_ns"]),
             str(row["windows"]) if row["windows"] else "-",
             number(row["tokens_per_s_per_device"]),
             seconds(row["step_time_s"]),
-            Text(row["note"]),
+            styled(row["note"]),
         )
     return table
 

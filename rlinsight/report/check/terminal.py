@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from rlinsight.report.check.words import (
     COLUMNS,
@@ -16,6 +15,7 @@ from rlinsight.report.check.words import (
     method,
     notes,
 )
+from rlinsight.report.plain import styled
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.gate.result import CheckResult, MetricVerdict
@@ -25,12 +25,12 @@ _STYLES = {"PASS": "green", "FAIL": "bold red", "ERROR": "bold magenta", "INACTI
 
 def print_check(result: CheckResult, console: Console) -> None:
     """Print the verdict, the table of metrics, and where the time went."""
-    console.print(Text(headline(result), style=_STYLES[result.verdict]), soft_wrap=True)
+    console.print(styled(headline(result), _STYLES[result.verdict]), soft_wrap=True)
     if result.error is not None:
         for line in result.error.splitlines()[1:]:
-            console.print(Text(line), soft_wrap=True)
+            console.print(styled(line), soft_wrap=True)
         return
-    console.print(Text(method(result), style="dim"), soft_wrap=True)
+    console.print(styled(method(result), "dim"), soft_wrap=True)
     console.print()
     console.print(_table([m for m in result.metrics if m.gates], "May fail the build"))
     watched = [metric for metric in result.metrics if not metric.gates]
@@ -40,12 +40,12 @@ def print_check(result: CheckResult, console: Console) -> None:
     if result.attribution is not None and result.verdict == "FAIL":
         console.print()
         for i, line in enumerate(attribution_lines(result.attribution)):
-            console.print(Text(line if i == 0 else f"  {line}", style="bold" if not i else ""),
+            console.print(styled(line if i == 0 else f"  {line}", "bold" if not i else ""),
                           soft_wrap=True)  # fmt: skip
     if notes(result):
         console.print()
     for line in notes(result):
-        console.print(Text(line), soft_wrap=True)
+        console.print(styled(line), soft_wrap=True)
 
 
 def _style(metric: MetricVerdict) -> str:
@@ -62,5 +62,5 @@ def _table(metrics: list[MetricVerdict], title: str) -> Table:
         table.add_column(column, no_wrap=True, overflow="ignore")
     for metric in metrics:
         name, verdict, *rest = cells(metric)
-        table.add_row(Text(name), Text(verdict, style=_style(metric)), *map(Text, rest))
+        table.add_row(styled(name), styled(verdict, _style(metric)), *map(styled, rest))
     return table

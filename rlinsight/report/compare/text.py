@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.text import Text
 
 from rlinsight.analyzers.compare.result import Comparison
 from rlinsight.report.compare.sections import sections
 from rlinsight.report.compare.words import headline, notes
+from rlinsight.report.plain import styled
 from rlinsight.report.text import as_table
 
 
 def print_comparison(found: Comparison, console: Console) -> None:
     """Print the sentences, the tables, and what to beware of."""
     for line in headline(found):
-        console.print(Text(line, style="bold"), soft_wrap=True)
+        console.print(styled(line, "bold"), soft_wrap=True)
     for section in sections(found):
         console.print()
         console.print(as_table(section))
     console.print()
     for line in notes(found):
-        console.print(Text(line, style="dim"), soft_wrap=True)
+        console.print(styled(line, "dim"), soft_wrap=True)

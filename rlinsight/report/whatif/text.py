@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.text import Text
 
+from rlinsight.report.plain import styled
 from rlinsight.report.text import as_table
 from rlinsight.report.whatif.answer import Answer
 from rlinsight.report.whatif.sections import headline, sections
@@ -13,7 +13,7 @@ from rlinsight.report.whatif.sections import headline, sections
 def print_answer(answer: Answer, console: Console) -> None:
     """Print the sentences and the tables of an answer."""
     for i, line in enumerate(headline(answer)):
-        console.print(Text(line, style="bold" if i == 0 else ""), soft_wrap=True)
+        console.print(styled(line, "bold" if i == 0 else ""), soft_wrap=True)
     for section in sections(answer):
         console.print()
         console.print(as_table(section))
