@@ -19,7 +19,6 @@ from rlinsight.cli import app
 from rlinsight.errors import TraceError
 from rlinsight.trace import reader
 from rlinsight.trace.compact import compact
-from rlinsight.trace.follow import Follower
 from rlinsight.trace.streams_in import RECORD_BATCH, read_message
 from rlinsight.trace.validate import validate
 
@@ -210,13 +209,6 @@ def test_a_damaged_table_is_never_overwritten_by_a_compaction(tmp_path: Path) ->
     with pytest.raises(TraceError, match="cannot be read as a whole; move it away"):
         compact(tmp_path)
     assert path.read_bytes() == before
-
-
-def test_a_follower_says_what_it_left_out(tmp_path: Path) -> None:
-    break_batch(table(tmp_path), 1)
-    follower = Follower(tmp_path)
-    assert follower.poll()["spans"].height == 8
-    assert "4 of 12 rows" in follower.skipped[0].reason
 
 
 def test_a_disk_that_fails_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from live_streams import counter, request, rows_of, span, stream, write_live
+from live_streams import span, stream
 
-import rlinsight
-from rlinsight.trace.follow import Follower, settled
 from rlinsight.trace.streams_in import LiveStream
 
 _BATCHES = [
@@ -80,75 +77,3 @@ def test_a_file_that_ends_in_zeros_is_read_up_to_them() -> None:
     reader = LiveStream(lambda: io.BytesIO(data[: ends[1]] + bytes(5000)))
     assert len(list(reader.batches())) == 2
     assert reader.problem is not None
-
-
-# -- following ------------------------------------------------------------------------------
-
-
-def test_a_follower_returns_each_row_once_and_waits_for_torn_batches(tmp_path: Path) -> None:
-    follower = Follower(tmp_path)
-    assert follower.poll() == {}
-    (tmp_path / "console.log").write_text("loading the model")
-    assert follower.poll() == {}
-    path = write_live(tmp_path, "counters", [counter(1, 1.0)])
-    assert rows_of(follower.poll()["counters"], "ts_ns", "value") == [(1, 1.0)]
-    assert follower.poll() == {}
-    whole, ends = stream("counters", [[counter(1, 1.0)], [counter(2, 2.0, name="new")]])
-    path.write_bytes(whole[: ends[0] + 9])
-    assert follower.poll() == {}
-    path.write_bytes(whole)
-    assert rows_of(follower.poll()["counters"], "ts_ns", "name") == [(2, "new")]
-    assert follower.skipped == ()
-
-
-def test_a_follower_sees_files_that_appear_later(tmp_path: Path) -> None:
-    write_live(tmp_path, "counters", [counter(1, 1.0)])
-    follower = Follower(tmp_path)
-    follower.poll()
-    write_live(tmp_path, "spans", [span(0, 1)], pid=2)
-    (tmp_path / "live" / "markers-n0-2.arrows").write_bytes(b"not arrow at all")
-    assert follower.poll().keys() == {"spans"}
-    (skipped,) = follower.skipped
-    assert skipped.path.endswith("markers-n0-2.arrows")
-
-
-def test_a_follower_begins_with_what_was_compacted(tmp_path: Path) -> None:
-    write_live(tmp_path, "spans", [span(0, 1)])
-    rlinsight.compact(tmp_path)
-    write_live(tmp_path, "spans", [span(2, 3)], pid=2)
-    follower = Follower(tmp_path)
-    assert sorted(rows_of(follower.poll()["spans"], "start_ns")) == [(0,), (2,)]
-    assert follower.poll() == {}
-
-
-def test_a_follower_says_when_a_compaction_ended_it(tmp_path: Path) -> None:
-    write_live(tmp_path, "spans", [span(0, 1)])
-    follower = Follower(tmp_path)
-    follower.poll()
-    assert not follower.compacted
-    rlinsight.compact(tmp_path)
-    assert follower.poll() == {}
-    assert follower.compacted
-
-
-def test_polled_rows_settle_into_what_the_trace_says(tmp_path: Path) -> None:
-    first: dict[str, list[dict[str, Any]]] = {
-        "spans": [span(5, None), span(0, 4)],
-        "requests": [request("a", 1, None), request("b", 2, None)],
-        "samples": [{"sample_uid": "s", "produced_ns": 5}],
-    }
-    second: dict[str, list[dict[str, Any]]] = {
-        "spans": [span(5, 6)],
-        "requests": [request("a", 1, 3)],
-        "samples": [{"sample_uid": "s", "fate": "trained"}, {"sample_uid": "r"}],
-    }
-    follower = Follower(tmp_path)
-    polls = []
-    for batches in ([first], [first, second]):
-        for name in first:
-            write_live(tmp_path, name, *(rows[name] for rows in batches))  # type: ignore[arg-type]
-        polls.append(follower.poll())
-    trace = rlinsight.open(tmp_path)
-    for name in first:
-        merged = settled(name, [poll[name] for poll in polls])  # type: ignore[index,arg-type]
-        assert merged.equals(trace.table(name).collect()), name  # type: ignore[arg-type]

@@ -153,19 +153,6 @@ class TraceFiles:
             if (remark := table.remark) is not None
         )
 
-    def done_bytes(self, file: LiveFile) -> int:
-        """Return up to which byte a live file is in the compacted table. Raises OSError."""
-        source = source_of(self.folder, file.name, self.compacted.get(file.table))
-        return source.bytes if source else 0
-
-    def read_manifest_again(self) -> Manifest:
-        """Return the manifest as it is now, or as it was if it cannot be read."""
-        try:
-            with closing(self.folder.open(MANIFEST_NAME)) as file:
-                return read_manifest(file.read())
-        except (OSError, ValueError):
-            return self.manifest
-
     def _part(self, file: LiveFile, process: int) -> LivePart:
         source = self._sources.get(file.name)
         done = source.bytes if source else 0

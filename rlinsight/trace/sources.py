@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
@@ -58,23 +58,19 @@ class LiveFile:
 
 @dataclass
 class LiveFolder:
-    """What was found in `live/`. `sizes` holds every stream, in bytes, also known ones."""
+    """What was found in `live/`."""
 
     files: list[LiveFile] = field(default_factory=list)
-    sizes: dict[str, int] = field(default_factory=dict)
     processes: dict[str, Process] = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)
 
 
-def find_live(folder: Folder, known: Container[str] = ()) -> LiveFolder:
-    """Look through `live/`, leaving out the streams that are `known`.
-
-    Raises TraceError for a stream of a newer schema, OSError.
-    """
+def find_live(folder: Folder) -> LiveFolder:
+    """Look through `live/`. Raises TraceError for a stream of a newer schema, OSError."""
     found = LiveFolder()
     for entry in folder.entries(LIVE):
         try:
-            _look_at(folder, entry, found, known)
+            _look_at(folder, entry, found)
         except (OSError, ValueError) as error:
             found.skipped.append(Skipped(folder.where(entry.name), why(error)))
     found.files.sort(key=lambda file: file.order)
@@ -135,13 +131,11 @@ def empty_table(name: TableName) -> pa.Table:
     return conform(name, TABLES[name].empty_table())
 
 
-def _look_at(folder: Folder, entry: Entry, found: LiveFolder, known: Container[str]) -> None:
+def _look_at(folder: Folder, entry: Entry, found: LiveFolder) -> None:
     """File an entry of `live/`. Raises OSError, ValueError, and TraceError if it is newer."""
     match = _STREAM_NAME.fullmatch(entry.name)
     if entry.is_file and match and match[1] in TABLES:
-        if entry.name not in known:
-            found.files.append(_live_file(folder, entry, match))
-        found.sizes[entry.name] = entry.size
+        found.files.append(_live_file(folder, entry, match))
     elif entry.is_file and _PROCESS_NAME.fullmatch(entry.name):
         with closing(folder.open(entry.name)) as file:
             found.processes[entry.name] = read_process(file.read())
