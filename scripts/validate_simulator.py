@@ -93,7 +93,19 @@ def of_settings() -> str:
         rows += [_cells(row, mode) for row in found.rows]
         lines.append(f"* {mode}: {_summary(found)}")
     columns = ("mode", "run", "differs in", *COLUMNS)
-    return "\n".join([*table(Section("", columns, tuple(rows))), "", *lines, *_missing(measured)])
+    said = [*table(Section("", columns, tuple(rows))), "", *lines]
+    return "\n".join([*said, *_doubted(measured), *_missing(measured)])
+
+
+def _doubted(measured: Sequence[dict[str, Any]]) -> list[str]:
+    """Say which runs the machine could not quite follow, as their own reports do."""
+    doubted = [f"`{run['run']}` ({len(run['doubts'])})" for run in measured if run["doubts"]]
+    return [
+        "",
+        f"The machine could not quite follow {len(doubted)} of {len(measured)} runs: real time "
+        "taken by verl or by other work counts as emulated time in them. With the number of "
+        f"limits of docs/emulated.md that each was beyond: {', '.join(sorted(doubted))}.",
+    ] if doubted else []  # fmt: skip
 
 
 def _missing(measured: Sequence[dict[str, Any]]) -> list[str]:

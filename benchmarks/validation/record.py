@@ -78,7 +78,7 @@ def keep(name: str, trace: Path) -> None:
         "warm_up_versions": warm_up,
         "versions": versions,
         "recorded": asdict(recorded(report)),
-        "remarks": list(report.trust.remarks),
+        "doubts": list(emulation.doubts) if (emulation := opened.analyze().trust.emulation) else [],
         "calibration": Calibration.from_report(opened, report).to_dict()
         if change.get("calibrates")
         else None,

@@ -63,7 +63,12 @@ def test_rollouters_that_run_ahead_are_caught_up_with_in_steps(tmp_path):
         },
         "emulated": {
             "time_scale": 0.2,
-            "training": {"fixed_s": 1.0, "per_micro_batch_s": 4.0, "device_s_per_token": 0.0016},
+            "lengths": {"median": 1000, "sigma": 0.4},
+            "generation": {
+                "step_s": 0.006, "step_per_response_s": 0.0004,
+                "tensor_parallel": 4, "kv_cache_tokens": 500000,
+            },
+            "training": {"fixed_s": 1.0, "per_micro_batch_s": 8.0, "device_s_per_token": 0.0004},
         },
         "overrides": {
             "data.train_batch_size": 16,
@@ -74,7 +79,7 @@ def test_rollouters_that_run_ahead_are_caught_up_with_in_steps(tmp_path):
             "trainer.v1.separate_async.hybrid_rollout.enable_switch": False,
             "trainer.test_freq": -1,
         },
-    }
+    }  # fmt: skip
     larger_share = {
         "resources": {
             "trainer": {"nodes": 2, "devices_per_node": 8},
