@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import polars as pl
 
-from rlinsight.analyzers.device_time.bubbles import bubbles, idle_segments, merged_bubbles
+from rlinsight.analyzers.device_time.bubbles import bubbles
 from rlinsight.analyzers.device_time.causes import Evidence, evidence_intervals
 from rlinsight.analyzers.device_time.ledger import ledger, sweep
+from rlinsight.analyzers.device_time.merging import idle_segments, merged_bubbles
 from rlinsight.analyzers.device_time.occupancy import clip, occupancy
 from rlinsight.analyzers.device_time.overlap import outside_steps, overlap, run_ahead
 from rlinsight.analyzers.device_time.per_window import clipped, version_rows
@@ -29,7 +30,8 @@ from rlinsight.analyzers.header import header
 from rlinsight.analyzers.health.dead import SILENT_S
 from rlinsight.analyzers.health.liveness import Liveness, liveness
 from rlinsight.analyzers.lengths.growth import step_growth
-from rlinsight.analyzers.lengths.statistics import Lengths, lengths, step_sizes
+from rlinsight.analyzers.lengths.rank_tokens import step_sizes
+from rlinsight.analyzers.lengths.statistics import Lengths, lengths
 from rlinsight.analyzers.quality.guard import Quality, quality
 from rlinsight.analyzers.result import Report
 from rlinsight.analyzers.staleness.coverage import Coverage, coverage

@@ -16,10 +16,10 @@ from rlinsight.analyzers.lengths.bias import length_bias
 from rlinsight.analyzers.lengths.cap import length_cap, piled_up_at
 from rlinsight.analyzers.lengths.growth import length_drift, step_growth
 from rlinsight.analyzers.lengths.histogram import length_histogram
+from rlinsight.analyzers.lengths.rank_tokens import reported_dp_imbalance
 from rlinsight.analyzers.lengths.statistics import (
     length_table,
     lengths,
-    reported_dp_imbalance,
     variance_split,
 )
 

@@ -9,7 +9,7 @@ from typing import Final
 import dash
 import flask
 
-from rlinsight.webapp import callbacks, pages, security, shell, tables
+from rlinsight.webapp import callbacks, downloads, pages, security, shell
 from rlinsight.webapp.store import Store
 
 _ASSETS: Final = Path(__file__).parent / "assets"
@@ -66,5 +66,5 @@ def make_dash(server: flask.Flask, *, eager_loading: bool = False) -> dash.Dash:
 
 def register_endpoints(server: flask.Flask, store: Store) -> None:
     """Serve the tables, and what the timeline asks for."""
-    tables.register(server, store)
+    downloads.register(server, store)
     importlib.import_module("rlinsight.webapp.timeline.routes").register(server, store)

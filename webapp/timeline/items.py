@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import polars as pl
 
-from rlinsight.analyzers.device_time.bubbles import idle_segments, merged_bubbles
 from rlinsight.analyzers.device_time.intervals import union
+from rlinsight.analyzers.device_time.merging import idle_segments, merged_bubbles
 from rlinsight.analyzers.tables import attr
 from rlinsight.webapp.timeline.depths import slots
 from rlinsight.webapp.timeline.lanes import BUBBLES_OF, DEVICE, REQUESTS_OF

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from rlinsight.analyzers.result import Estimate
-from rlinsight.analyzers.simulate.calibration import Calibration
-from rlinsight.analyzers.simulate.fits import Fit
 from rlinsight.analyzers.simulate.predict import Effect, Prediction
 from rlinsight.analyzers.simulate.reproduce import RELATIVE, Compared
 from rlinsight.analyzers.simulate.sweep import Point, Sweep
 from rlinsight.report.section import Section
-from rlinsight.report.units import count, number, percent, seconds
+from rlinsight.report.units import number, percent, seconds
 from rlinsight.report.whatif.answer import FIGURE_OF, Answer, Objective, disagree
+from rlinsight.report.whatif.fits import fits
 
 Format = Callable[["float | None"], str]
 
@@ -43,7 +41,7 @@ def sections(answer: Answer) -> list[Section]:
         found.append(_prediction(answer.prediction))
     if answer.sweep is not None:
         found.append(_sweep(answer.sweep))
-    rest = [_fits(answer.calibration), _outside(answer)]
+    rest = [fits(answer.calibration), _outside(answer)]
     return [*found, *(section for section in rest if section.rows)]
 
 
@@ -214,48 +212,6 @@ def _figures(base: Prediction, found: Prediction) -> Sequence[str]:
 
 def _relative(value: float | None, old: float | None) -> str:
     return f"{(value / old - 1) * 100:+.1f} %" if value is not None and old else "-"
-
-
-def _fits(calibration: Calibration) -> Section:
-    """Return how well each fitted number is known."""
-    rows = tuple(
-        (
-            fit.name,
-            _unit(fit)(fit.value),
-            _error(fit),
-            _free(fit),
-            count(fit.observations),
-            fit.verdict,
-        )
-        for fit in calibration.fits
-    )
-    shares = [
-        f"{name} explains {percent(share)} of the variance of {what}"
-        for name, share, what in (
-            ("decoding", calibration.decode.r2, "request durations"),
-            ("training", calibration.training.r2, "step times"),
-        )
-        if share is not None
-    ]
-    note = (
-        "No time is negative: where noise would make one so, 0 is used, and what the estimate "
-        "would be without that is shown. Each seed draws every number within its error."
-    )
-    columns = ("fitted", "used", "±", "unconstrained", "seen", "verdict")
-    return Section("How well it fits", columns, rows, "; ".join([*shares, note]))
-
-
-def _error(fit: Fit) -> str:
-    return "-" if fit.error is None else _unit(fit)(fit.error)
-
-
-def _unit(fit: Fit) -> Format:
-    return percent if fit.name.endswith("_share") else seconds
-
-
-def _free(fit: Fit) -> str:
-    same = math.isclose(fit.free, fit.value, rel_tol=1e-6)  # but for rounding
-    return "the same" if same else _unit(fit)(fit.free)
 
 
 def _outside(answer: Answer) -> Section:
