@@ -15,7 +15,7 @@ from rlinsight.analyzers.engines.balance import Balance
 from rlinsight.analyzers.engines.spread import ReplicaVersions
 from rlinsight.analyzers.lengths.statistics import Lengths
 from rlinsight.analyzers.quality.guard import Kl, Quality
-from rlinsight.analyzers.result import Report
+from rlinsight.analyzers.result import Estimate, Report
 from rlinsight.analyzers.simulate import Calibration
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
@@ -101,3 +101,12 @@ def kl(times: float, level: str) -> Kl:
 def tails(share: float) -> Lengths:
     lengths = sample("fully_async").lengths
     return replace(lengths, tail=replace(lengths.tail, share_of_busy=share))
+
+
+def predicted(told: Case, changes: dict[str, object], gain: Estimate) -> Case:
+    """Return the case where this change is predicted to gain so much, whatever is simulated."""
+    effect = told.effect(changes)
+    assert effect is not None
+    forced = replace(effect, tokens_per_s_per_device=gain)
+    told._asked[repr(sorted(changes.items()))] = forced
+    return told

@@ -18,6 +18,7 @@ from rlinsight.analyzers.advise.finding import TIERS, Advice, Evidence, Finding
 from rlinsight.analyzers.engines.slots import SlotUse
 from rlinsight.analyzers.health.alarms import Alarm
 from rlinsight.analyzers.health.liveness import Liveness
+from rlinsight.analyzers.result import Estimate
 from rlinsight.cli import app
 from rlinsight.errors import ConfigError
 
@@ -56,6 +57,37 @@ def test_the_cheapest_finding_comes_first():
     assert found.first.rule == "fewer_rollouters"
     assert found.answer == f"First: {found.first.says}"
     assert [one.tier for one in found.findings] == sorted(one.tier for one in found.findings)
+
+
+@pytest.mark.parametrize(
+    ("gain", "kept"),
+    [
+        (Estimate(0.0301, 0.001, 0.06), True),
+        (Estimate(0.0299, 0.001, 0.06), False),
+        (Estimate(0.05, 0.0, 0.1), False),
+        (Estimate(0.001, -0.02, 0.02), False),
+        (Estimate(0.05), False),
+        (Estimate(None), False),
+    ],
+)
+@pytest.mark.parametrize("wall_clock", [False, True])
+def test_no_rule_offers_a_change_that_is_predicted_to_gain_nothing(gain, kept, wall_clock):
+    told = quiet()
+    told.wall_clock = wall_clock
+    effect = told.effect({"staleness_threshold": 0.5})
+    other = Estimate(0.5, 0.4, 0.6) if not kept else Estimate(-0.5, -0.6, -0.4)
+    rates = (other, gain) if wall_clock else (gain, other)
+    effect = replace(effect, tokens_per_s_per_device=rates[0], tokens_per_s=rates[1])
+    eager = [
+        replace(rule, check=lambda case: case.propose("change it", (), effect)) for rule in RULES
+    ]
+    found = advise(told, eager[:1])
+    assert bool(found.findings) == kept
+    found = advise(told, eager)
+    assert bool(found.findings) == kept
+    if not kept:
+        assert set(found.cleared) == {rule.name for rule in RULES}
+        assert all("what it would change" in why for why in found.cleared.values())
 
 
 def test_two_findings_of_one_change_are_one():

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cases import case, fired, kl, quality, sample
+from cases import case, fired, kl, predicted, quality, sample
 from simulated import job
 
 from rlinsight.analyzers.advise.rules import staleness, update_size
 from rlinsight.analyzers.quality.guard import Kl
 from rlinsight.analyzers.quality.trends import Trend
+from rlinsight.analyzers.result import Estimate
 from rlinsight.analyzers.staleness.coverage import AnalyticCoverage
 
 # -- more ----------------------------------------------------------------------------------
@@ -100,9 +101,46 @@ def slow_trainer(threshold: float, **settings):
 )
 def test_staleness_that_covers_no_further_update_is_given_up(threshold, lower):
     # 0.3 x 8 = 2.4 covers two updates in full, as 0.25 does.
-    work = slow_trainer(threshold)
-    found = staleness.staleness_coverage(case(work, coverage=covering(threshold, 8)))
+    told = case(slow_trainer(threshold), coverage=covering(threshold, 8))
+    predicted(told, {"staleness_threshold": 0.25}, Estimate(0.05, 0.01, 0.09))
+    found = staleness.staleness_coverage(told)
     assert (found.changes["staleness_threshold"] if fired(found) else None) == lower
+
+
+#: Both sides of 3 %, and of an interval that tells a gain from noise.
+GAINS = [
+    (Estimate(0.0301, 0.001, 0.06), True),
+    (Estimate(0.0299, 0.001, 0.06), False),
+    (Estimate(0.05, 0.0, 0.1), False),
+    (Estimate(0.05, -0.01, 0.11), False),
+    (Estimate(0.0, 0.0, 0.0), False),
+    (Estimate(0.05), False),
+]
+
+
+@pytest.mark.parametrize(("gain", "fires"), GAINS)
+def test_staleness_is_only_given_up_for_a_gain_above_its_noise(gain, fires):
+    told = case(slow_trainer(0.3), coverage=covering(0.3, 8))
+    found = staleness.staleness_coverage(predicted(told, {"staleness_threshold": 0.25}, gain))
+    assert fired(found) == fires
+    if not fires:
+        assert "giving up the staleness beyond 0.25 is predicted to gain nothing (" in found
+
+
+@pytest.mark.parametrize(("gain", "fires"), GAINS)
+def test_syncs_are_only_doubled_for_a_gain_above_its_noise(gain, fires):
+    work = job(lengths=(4,), train_s=9.0, sync_step=4, staleness_threshold=1.0)
+    told = case(work, quality=quality(kl=kl(20, "raised")))
+    found = update_size.fresher_samples(predicted(told, {"sync_step": 2}, gain))
+    assert fired(found) == fires
+    if not fires:
+        assert "synchronizing twice as often is predicted to gain nothing (" in found
+
+
+def test_what_is_simulated_to_change_nothing_is_not_proposed():
+    told = case(slow_trainer(0.3), coverage=covering(0.3, 8))
+    found = staleness.staleness_coverage(told)
+    assert "is predicted to gain nothing (+0.0%, 95 % interval" in found
 
 
 def test_staleness_that_is_worth_something_is_kept():
@@ -115,10 +153,13 @@ def test_staleness_that_is_worth_something_is_kept():
     ("level", "sync_s", "fires"), [("raised", 0.0, True), ("healthy", 0.0, False),
                                    ("raised", 3.0, False)],
 )  # fmt: skip
-def test_samples_get_fresher_where_it_costs_nothing(level, sync_s, fires):
+def test_samples_get_fresher_where_that_gains(level, sync_s, fires):
     work = job(lengths=(4,), train_s=9.0, sync_step=4, staleness_threshold=1.0,
                costs={"sync_s": sync_s})  # fmt: skip
-    found = update_size.fresher_samples(case(work, quality=quality(kl=kl(20, level))))
+    told = case(work, quality=quality(kl=kl(20, level)))
+    if fires:
+        predicted(told, {"sync_step": 2}, Estimate(0.05, 0.01, 0.09))
+    found = update_size.fresher_samples(told)
     assert fired(found) == fires
     if fires:
         assert found.changes == {"sync_step": 2}

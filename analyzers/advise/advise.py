@@ -12,7 +12,8 @@ from rlinsight.analyzers.advise.rules import RULES
 def advise(case: Case, rules: Sequence[Rule] = RULES) -> Advice:
     """Return the findings in the order of trying.
 
-    A liveness alarm suppresses them all: advice on a run that stands still is worse than none.
+    Whatever a rule proposes, a change whose effect is predicted must be worth an experiment. A
+    liveness alarm suppresses them all: advice on a run that stands still is worse than none.
     """
     if case.report.liveness.forbids_tuning:
         alarm = case.report.liveness.alarms[0].sentence
@@ -24,6 +25,8 @@ def advise(case: Case, rules: Sequence[Rule] = RULES) -> Advice:
         told = rule.check(case)
         if isinstance(told, str):
             cleared[rule.name] = told
+        elif told.effect is not None and not case.worth_it(told.effect):
+            cleared[rule.name] = f"what it would change {case.no_gain(told.effect)}"
         else:
             found.append(finding(rule, told))
     found.sort(key=lambda one: (one.tier, one.costs_quality, -(case.gain(one.effect) or 0.0)))

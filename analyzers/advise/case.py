@@ -65,13 +65,32 @@ class Case:
         return (effect.tokens_per_s if self.wall_clock else effect.tokens_per_s_per_device).value
 
     def worth_it(self, effect: Effect | None) -> bool:
-        """Whether a predicted gain is large enough, and its interval says that it is one."""
+        """Whether a predicted gain is large enough, and its interval says that it is one.
+
+        A gain whose noise is not known, as of a single seed, is none.
+        """
         if effect is None:
             return False
         change = effect.tokens_per_s if self.wall_clock else effect.tokens_per_s_per_device
         if change.value is None or change.value < WORTH_TRYING:
             return False
-        return change.low is None or change.low > 0
+        return change.low is not None and change.low > 0
+
+    def no_gain(self, effect: Effect | None) -> str:
+        """Return what is predicted instead of a gain, to follow the name of a change."""
+        if effect is None:
+            return "cannot be predicted"
+        change = effect.tokens_per_s if self.wall_clock else effect.tokens_per_s_per_device
+        if change.value is None:
+            return "cannot be predicted"
+        if change.value < -WORTH_TRYING:
+            return f"is predicted to cost {-change.value:.1%}"
+        span = (
+            ""
+            if change.low is None or change.high is None
+            else (f", 95 % interval {change.low:+.1%} to {change.high:+.1%}")
+        )
+        return f"is predicted to gain nothing ({change.value:+.1%}{span})"
 
     def best(self, options: Sequence[Mapping[str, object]]) -> Effect | None:
         """Return the effect with the largest gain, None where none is worth an experiment."""

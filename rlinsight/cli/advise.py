@@ -26,7 +26,9 @@ def advise(
         Literal["per-device", "wall-clock"],
         typer.Option(help="What a change is to raise: throughput per device, or of the job."),
     ] = "per-device",
-    seeds: Annotated[int, typer.Option(min=1, help="Simulated runs per setting.")] = 5,
+    seeds: Annotated[
+        int, typer.Option(min=2, max=1_000, help="Simulated runs per setting; noise needs two.")
+    ] = 5,
     explain: Annotated[
         str | None, typer.Option(help="Say what this rule asks, when it fires, and stop.")
     ] = None,

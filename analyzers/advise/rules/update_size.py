@@ -14,8 +14,6 @@ FIXED: Final = 0.25
 #: Shares of time that both sides must stand still in turns.
 WAITS: Final = 0.10
 PAUSES: Final = 0.10
-#: A loss below this is none.
-FREE: Final = 0.01
 _PAUSED: Final = ("staleness_quota", "queue_full", "drain", "weight_sync_wait")
 
 
@@ -81,7 +79,7 @@ def sync_step(case: Case) -> Proposal | str:
 
 
 def fresher_samples(case: Case) -> Proposal | str:
-    """Half as many updates per sync, where the policies drift apart and syncs cost nothing."""
+    """Half as many updates per sync, where the policies drift apart and that gains."""
     if case.mode() not in ("separate_async", "fully_async") or case.knobs is None:
         return "this mode synchronizes after every step"
     kl = case.report.quality.kl
@@ -90,13 +88,11 @@ def fresher_samples(case: Case) -> Proposal | str:
     if case.knobs.sync_step % 2:
         return f"{case.knobs.sync_step} updates per sync cannot be halved"
     effect = case.effect({"sync_step": case.knobs.sync_step // 2})
-    gain = case.gain(effect)
-    if effect is None or gain is None or gain < -FREE:
-        cost = "cannot be predicted" if gain is None else f"is predicted to cost {-gain:.1%}"
-        return f"synchronizing twice as often {cost}"
+    if effect is None or not case.worth_it(effect):
+        return f"synchronizing twice as often {case.no_gain(effect)}"
     says = (
         f"rollout_corr/kl is {kl.times_healthy:.0f} times the healthy value, and synchronizing "
-        "twice as often is predicted to cost nothing: samples get fresher."
+        "twice as often is predicted to gain: samples get fresher, too."
     )
     shown = case.shown("rollout_corr/kl, times the healthy 3e-4", kl.times_healthy, "x")
     return case.propose(says, (shown,), effect)
@@ -123,11 +119,11 @@ RULES: Final = (
     ),
     Rule(
         name="fresher_samples", tier=4, variables="sync", check=fresher_samples,
-        asks="Could samples be fresher at no cost?",
+        asks="Would fresher samples gain?",
         fires="rollout_corr/kl is above healthy, and half as many updates per sync are predicted "
-        f"to cost less than {FREE:.0%}",
+        "to gain",
         risk="More syncs: their time grows with the requests in flight.",
-        verify="The mean lag in updates and rollout_corr/kl fall; throughput stays.",
+        verify="The mean lag in updates and rollout_corr/kl fall; throughput rises as predicted.",
         falsifier="rollout_corr/kl stays: see policy_mismatch.",
     ),
 )  # fmt: skip
