@@ -12,6 +12,7 @@ from web_views import HOSTILE, MODES, as_json, by_id, figures, four_samples, lin
 
 from rlinsight.report.units import number, percent
 from rlinsight.report.verdict import paragraph, sentences
+from rlinsight.webapp import comparison as comparison_module
 from rlinsight.webapp import pages, shell, urls
 from rlinsight.webapp.app import create_app
 from rlinsight.webapp.comparison import comparison, opened
@@ -160,6 +161,44 @@ def test_the_comparison_lists_where_configurations_differ(store):
     modes = next(row for row in rows if row["key"] == "trainer.v1.trainer_mode")
     assert (modes["run0"], modes["run1"]) == ("sync", "colocate_async")
     assert all(row["run0"] != row["run1"] for row in rows)
+
+
+def test_a_comparison_says_which_runs_it_did_not_find(store):
+    said = text(body(store, "/compare?runs=sync,bogus,fully_async,<b>x</b>"))
+    assert "Left out: no run `bogus`, `<b>x</b>` in the served folder." in said
+    assert "reward volatility" in said  # the two that are there are compared
+    assert "Left out" not in text(body(store, "/compare?runs=sync,fully_async"))
+
+
+def test_many_and_long_unknown_runs_are_one_sentence(store):
+    many = ",".join(f"no{i}" for i in range(500))
+    said = text(body(store, f"/compare?runs={many},sync"))
+    assert "`no4` and 495 more in the served folder." in said
+    assert "Choose two runs" in said
+    said = text(body(store, "/compare?runs=" + "x" * 9000))
+    assert "x…x" in said
+    assert len(said) < 1000
+
+
+def test_a_known_run_behind_many_unknown_ones_is_compared(store):
+    many = ",".join(f"no{i}" for i in range(20))
+    said = text(body(store, f"/compare?runs={many},sync,fully_async"))
+    assert "reward volatility" in said
+
+
+def test_runs_beyond_the_most_are_counted(store, monkeypatch):
+    monkeypatch.setattr(comparison_module, "MOST", 1)
+    said = text(body(store, "/compare?runs=sync,fully_async,bogus"))
+    assert "Left out: 1 of 2 runs; at most 1 are compared." in said
+    assert "no run `bogus`" in said
+
+
+def test_the_list_of_runs_says_what_it_could_not_select(store):
+    assert "Not selected: no run `bogus` in the" in text(body(store, "/?runs=sync,bogus"))
+
+
+def test_a_page_of_one_run_names_the_run_that_is_not_there(store):
+    assert "There is no run `bogus` in the" in text(body(store, "/overview?run=bogus"))
 
 
 def test_one_run_is_not_a_comparison(store):

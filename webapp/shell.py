@@ -130,8 +130,9 @@ def view(store: Store, path: str, query: pages.Query) -> View:
         return View(page.title, _navigation(page.name, query), [], [], body)
     try:
         run = store.run(query.get("run", ""))
-    except UnknownRunError:
-        return _message(store, query, page.name, "Choose a run", "This page is about one run.")
+    except UnknownRunError as error:
+        why = f"There is {error}." if query.get("run") else "This page is about one run."
+        return _message(store, query, page.name, "Choose a run", why)
     return _run_view(page, run, query)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import rlinsight
 from rlinsight.errors import RlinsightError, TraceError
+from rlinsight.webapp import words
 from rlinsight.webapp.folder import Found, Stamp, find_traces, stamp_of
 from rlinsight.webapp.state import LABELS, RunState, state_of
 from rlinsight.webapp.summary import Summary, summary
@@ -176,7 +177,7 @@ class Store:
         """Return a run by id, read anew if its files have changed. Raises UnknownRunError."""
         found = self.found().get(run_id)
         if found is None:
-            raise UnknownRunError(f"no run `{run_id[:80]}` in the served folder")
+            raise UnknownRunError(words.no_such_runs([run_id]))
         kept = self._keep(run_id)
         with kept.lock:
             if kept.run is None or self._is_outdated(kept, found):

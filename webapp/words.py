@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from rlinsight.analyzers.device_time.states import UNATTRIBUTED, cause_of, kind
 from rlinsight.report.verdict import CAUSES
+from rlinsight.webapp.text import shortened
 
 KINDS: Final = {"useful": "useful", "overhead": "overhead", "bubble": "idle"}
 
@@ -27,3 +29,15 @@ def meaning(name: str) -> str:
 def cause(name: str) -> str:
     """Return a cause in words."""
     return name.replace("_", " ")
+
+
+#: So many unknown ids are named, each by so many characters.
+_NAMED: Final = 5
+_SHOWN: Final = 80
+
+
+def no_such_runs(missing: Sequence[str]) -> str:
+    """Return that these ids belong to no run, the first of many by name."""
+    named = ", ".join(f"`{shortened(run_id, _SHOWN)}`" for run_id in missing[:_NAMED])
+    more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+    return f"no run {named}{more} in the served folder"

@@ -15,7 +15,7 @@ from rlinsight.analyzers.gate.result import MetricVerdict
 from rlinsight.report.compare import words
 from rlinsight.report.units import amount
 from rlinsight.webapp import components, urls
-from rlinsight.webapp.comparison import MOST, comparison, opened
+from rlinsight.webapp.comparison import MOST, comparison, left_out, opened
 from rlinsight.webapp.components import section
 from rlinsight.webapp.figures import compare as figures
 from rlinsight.webapp.grid import Column, downloads, grid
@@ -27,7 +27,8 @@ from rlinsight.webapp.text import shortened
 def page(store: Store, query: Query) -> Any:
     """Return the comparison of the runs in `runs=`; the first one is the reference."""
     runs, problems = opened(store, query)
-    parts = [html.H1("Compare"), _picker(store, urls.ids(query, "runs")[:MOST])]
+    parts = [html.H1("Compare"), _picker(store, urls.ids(query, "runs"))]
+    parts += [components.nothing(line) for line in left_out(store, query)]
     parts += [components.nothing(f"Left out: {name}: {why}") for name, why in problems.items()]
     if len(runs) < 2:
         return html.Div([*parts, components.nothing("Choose two runs or more.")])
@@ -54,7 +55,7 @@ def _picker(store: Store, wanted: Sequence[str]) -> Any:
         label="Runs",
         description="The first one is the reference.",
         data=[{"value": key, "label": shortened(one.name)} for key, one in found.items()],
-        value=[run_id for run_id in wanted if run_id in found],
+        value=[run_id for run_id in wanted if run_id in found][:MOST],
         maxValues=MOST,
         searchable=True,
         clearable=True,

@@ -7,7 +7,8 @@ from typing import Any, Final
 from dash import dcc, html
 
 from rlinsight.report.units import counted
-from rlinsight.webapp import components, tables, urls
+from rlinsight.webapp import components, tables, urls, words
+from rlinsight.webapp.comparison import unknown
 from rlinsight.webapp.grid import Column, downloads, grid
 from rlinsight.webapp.pages import Query
 from rlinsight.webapp.store import Store
@@ -38,6 +39,11 @@ _BOUNDS: Final = {
 }
 
 
+def _unknown(store: Store, query: Query) -> list[Any]:
+    missing = unknown(store, query)
+    return [components.nothing(f"Not selected: {words.no_such_runs(missing)}.")] if missing else []
+
+
 def page(store: Store, query: Query) -> Any:
     """Return the list of runs; those in `runs=` are selected for comparison."""
     found = store.found()
@@ -54,6 +60,7 @@ def page(store: Store, query: Query) -> Any:
     return html.Div(
         [
             html.H1("Runs"),
+            *_unknown(store, query),
             components.section(
                 counted(len(found), "run"),
                 grid(
