@@ -163,6 +163,22 @@ def test_the_comparison_lists_where_configurations_differ(store):
     assert all(row["run0"] != row["run1"] for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("sync_step=1000000000", "expected `sync_step` of 1 to 8, found `1000000000`"),
+        ("sync_step=many", "expected `sync_step` of 1 to 8, found `many`"),
+        ("mini_batch=nan", "expected `mini_batch` of 1 to 16, found `nan`"),
+        ("partial_rollout=maybe", "expected `partial_rollout` of on or off, found `maybe`"),
+    ],
+)
+def test_a_knob_that_cannot_stand_there_is_said_to_be_left(store, query, says):
+    said = text(body(store, f"/advisor?run=fully_async&{query}"))
+    assert f"Left as it was: {says}." in said
+    taken = text(body(store, "/advisor?run=fully_async&sync_step=4&partial_rollout=off"))
+    assert "Left as it was" not in taken
+
+
 def test_a_comparison_says_which_runs_it_did_not_find(store):
     said = text(body(store, "/compare?runs=sync,bogus,fully_async,<b>x</b>"))
     assert "Left out: no run `bogus`, `<b>x</b>` in the served folder." in said

@@ -56,12 +56,15 @@ def _plain(value: Any) -> str:
 def prediction(run: Run, query: Mapping[str, str]) -> list[Any]:
     """Return what the simulator says of the knobs in `query`."""
     calibration = whatif.calibrated(run)
-    wanted = whatif.changes(whatif.sliders(calibration, query))
+    knobs = whatif.sliders(calibration, query)
+    wanted = whatif.changes(knobs)
+    refused = [components.nothing(line) for line in whatif.not_taken(knobs, query)]
     try:
         found = whatif.effect(calibration, wanted)
     except RlinsightError as error:
-        return [components.verdict(["This setting cannot be simulated.", f"{error}."])]
+        return [*refused, components.verdict(["This setting cannot be simulated.", f"{error}."])]
     return [
+        *refused,
         components.verdict(_sentences(found)),
         components.table(("", "as it was", "predicted", "change"), _rows(found), numbers=(1, 2, 3)),
         *_settings(run, wanted),

@@ -11,9 +11,13 @@ from rlinsight.analyzers.simulate import Calibration, Effect, Sweep, predict_cha
 from rlinsight.analyzers.simulate.overrides import knobs_of_mode
 from rlinsight.analyzers.simulate.size import PAGE_STEPS
 from rlinsight.errors import RlinsightError, TraceError
+from rlinsight.webapp.text import shortened
 
 if TYPE_CHECKING:
     from rlinsight.webapp.store import Run
+
+#: Characters of a value that is not taken.
+_SHOWN: Final = 40
 
 Value = int | float | bool
 Range = Callable[[Any], tuple[float, float, float]]
@@ -117,6 +121,30 @@ def _within(wanted: str | None, now: Value, bounds: tuple[float, float, float]) 
     if not low <= value <= high:
         return now
     return value if isinstance(now, float) else round(value)
+
+
+def not_taken(found: list[Slider], query: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each knob in the query whose value it cannot have."""
+    said = []
+    for slider in found:
+        name, wanted = slider.knob.name, query.get(slider.knob.name)
+        if wanted is None or _is_taken(slider, wanted):
+            continue
+        expected = "on or off"
+        if slider.bounds is not None:
+            expected = f"{slider.bounds[0]:g} to {slider.bounds[1]:g}"
+        shown = shortened(wanted, _SHOWN)
+        said.append(f"Left as it was: expected `{name}` of {expected}, found `{shown}`.")
+    return said
+
+
+def _is_taken(slider: Slider, wanted: str) -> bool:
+    if slider.bounds is None:
+        return wanted in ("on", "off")
+    try:
+        return slider.bounds[0] <= float(wanted) <= slider.bounds[1]
+    except ValueError:
+        return False
 
 
 def changes(found: list[Slider]) -> dict[str, Value]:
