@@ -7,7 +7,7 @@ long after its trace is gone. docs/simulator.md describes every field.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -169,10 +169,6 @@ class Calibration:
         from rlinsight.analyzers.simulate.calibrate import calibrate
 
         return calibrate(trace, window=(report.window.start_ns, report.window.end_ns))
-
-    def with_knobs(self, knobs: Knobs) -> Calibration:
-        """Return the same work and machine, with another setting as the run's own."""
-        return replace(self, knobs=knobs)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; docs/simulator.md lists every key."""

@@ -37,11 +37,9 @@ import numpy as np
 
 from rlinsight.analyzers.simulate.account import Outcome
 from rlinsight.analyzers.simulate.knobs import Knobs
-from rlinsight.analyzers.simulate.lengths import LengthModel
 
 Regime = Literal["rollout-bound", "quota-bound", "train-bound"]
 
-_DRAWS = 2000
 #: A trainer that waits for less than this share of the time does not keep the queue short.
 _SATURATED = 0.05
 
@@ -79,16 +77,6 @@ def published_lag(
         return in_flight / batch + utilization
     waiting = (2 * queue_batches + utilization - 1) / (2 * utilization)
     return in_flight / (utilization * batch) + waiting
-
-
-def groups_in_flight(responses: float, lengths: LengthModel, size: int) -> float:
-    """Return the prompts in flight, C M_tail / size, where `responses` responses are.
-
-    Worked example: 64 responses, 4 to a prompt, all equally long: 16 prompts. Where the longest
-    of 4 is twice the mean: 32.
-    """
-    drawn = lengths.draw(np.random.default_rng(0), _DRAWS, size)
-    return float(responses / size * drawn.max(axis=1).mean() / drawn.mean())
 
 
 def check_lag(knobs: Knobs, runs: Sequence[Outcome]) -> LagCheck | None:

@@ -57,7 +57,7 @@ class FullyAsync:
             world.run_for(world.cost("driver_update_s"))
         tokens = self.account.trained(batch, self.version)
         with Doing(self.account, "train"):
-            world.run_for(world.update_seconds(tokens))
+            world.run_for(world.work.update_seconds(tokens))
 
     def _sync(self) -> None:
         world = self.world

@@ -87,7 +87,7 @@ class Trainer:
             world.run_for(world.cost("driver_update_s"))
         tokens = self.account.trained(groups, world.version)
         with Doing(self.account, "train"):
-            world.run_for(world.update_seconds(tokens))
+            world.run_for(world.work.update_seconds(tokens))
 
     def sample(self) -> list[int]:
         """Wait for a mini-batch and take it."""

@@ -8,19 +8,15 @@ from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
-import numpy as np
-
 from rlinsight.analyzers.simulate.calibration import Calibration
 from rlinsight.analyzers.simulate.client import Client
 from rlinsight.analyzers.simulate.draw import drawn
 from rlinsight.analyzers.simulate.knobs import Knobs
-from rlinsight.analyzers.simulate.pace import token_times, update_seconds
+from rlinsight.analyzers.simulate.pace import token_times
 from rlinsight.analyzers.simulate.replicas import DRAINED, Replicas
+from rlinsight.analyzers.simulate.workload import Workload, random_stream
 from rlinsight.errors import RlinsightError
 
-#: Prompts to draw at a time, of so many responses at most.
-_CHUNK = 2048
-_DRAWN = 1 << 22
 #: How long the barrier before an abort lasts at most.
 _BARRIER_S = 60.0
 #: A trainer that waits while nothing runs, for so long, waits forever.
@@ -51,14 +47,12 @@ class World:
         self.from_start = from_start  # whether what is done only once is still to be done
         self.now = 0.0
         self.version = 0  # live on the replicas
-        # Streams of their own, so that a knob that changes one kind of draw leaves the others.
-        self._lengths, self._residuals, self._validation, costs, self.luck = (
-            np.random.default_rng([seed, stream]) for stream in range(5)
-        )
-        self._uncertain = calibration.uncertainty.draw(costs)
+        costs, self.luck = random_stream(seed, "costs"), random_stream(seed, "luck")
+        uncertain = calibration.uncertainty.draw(costs)
         self.calibration = calibration = drawn(calibration, costs)
+        self.work = Workload(calibration, knobs, seed, pace=uncertain["training"])
         replicas = knobs.hybrid_replicas + knobs.standalone_replicas
-        token_s = token_times(calibration, knobs, self._uncertain["decode"])
+        token_s = token_times(calibration, knobs, uncertain["decode"])
         decode = calibration.decode
         self.replicas = Replicas(
             replicas, token_s, decode.start_s, edge_s=decode.arrival_s + decode.end_s
@@ -79,12 +73,11 @@ class World:
         self.on_group: Callable[[int], None] = lambda _: None
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
-        self._drawn: list[list[float]] = []
         self._looks = 0  # since a prompt was completed
 
     def submit_group(self) -> int:
         """Draw a prompt's responses and send them to replicas; return the group."""
-        lengths = self._next_lengths()
+        lengths = self.work.responses()
         group = self.replicas.new_group(len(lengths))
         prompt = self.calibration.prompt_tokens
         self.tokens[group] = sum(lengths) + prompt * len(lengths)
@@ -115,27 +108,6 @@ class World:
             self.replicas.submit(self.now, replica, work, group)
         return places
 
-    def _next_lengths(self) -> list[float]:
-        if not self._drawn:
-            knobs = self.knobs
-            chunk = max(1, min(_CHUNK, _DRAWN // knobs.group_size))
-            drawn = self.calibration.lengths.draw(
-                self._lengths, chunk, knobs.group_size, maximum=knobs.max_response_length,
-                scale=knobs.length_scale, tail=knobs.length_tail,
-            )  # fmt: skip
-            self._drawn = drawn[::-1].tolist()
-        return self._drawn.pop()
-
-    def update_seconds(self, tokens: float) -> float:
-        """Return how long one update on so many tokens takes."""
-        spread = self.calibration.training.residuals
-        factor = float(self._residuals.choice(spread)) if spread else 1.0
-        return (
-            update_seconds(self.calibration, self.knobs, tokens)
-            * factor
-            * self._uncertain["training"]
-        )
-
     def cost(self, name: str) -> float:
         """Return a recorded cost in seconds, 0 where the run had none."""
         value: float = getattr(self.calibration.costs, name)
@@ -163,8 +135,7 @@ class World:
         """Open gates; what was parked there starts after its transport into the engine."""
         admitted = self.replicas.open(replicas)
         if admitted:
-            delay = self.calibration.decode.arrival_s
-            self.after(delay, lambda: self._retry(admitted, anywhere=False))
+            self.after(self._arrival_s, partial(self._retry, admitted, anywhere=False))
 
     def reject(self, replicas: list[int]) -> None:
         """Stop replicas that leave the balancer: what ran or arrives goes elsewhere."""
@@ -196,14 +167,14 @@ class World:
         self, stopped: list[tuple[int, float, int]], *, anywhere: bool = False
     ) -> None:
         if stopped:
-            delay = self.calibration.costs.resume_s
-            self.after(delay, lambda: self._ask_again(stopped, anywhere=anywhere))
+            again = partial(self._ask_again, stopped, anywhere=anywhere)
+            self.after(self.calibration.costs.resume_s, again)
 
     def _ask_again(self, stopped: list[tuple[int, float, int]], *, anywhere: bool) -> None:
         """Hand stopped requests to the client, to which each is its part of a prompt."""
         each_s = self._submit_each_s / self.knobs.group_size
         if not each_s:
-            self.soon(self._arrival_s, lambda: self._retry(stopped, anywhere=anywhere))
+            self.soon(self._arrival_s, partial(self._retry, stopped, anywhere=anywhere))
             return
         for request in stopped:
             retry = partial(self._retry, [request], anywhere=anywhere)
@@ -220,16 +191,9 @@ class World:
 
     def submit_validation(self) -> int:
         """Route a validation set; return its group."""
-        calibrated = self.calibration
-        again = self.knobs.validation_samples / calibrated.knobs.validation_samples
-        requests = round(calibrated.costs.validation_requests * again)
-        maximum = self.knobs.max_response_length
-        drawn = calibrated.validation_lengths.draw(
-            self._validation, max(1, requests), 1, maximum=maximum,
-            scale=self.knobs.length_scale, tail=self.knobs.length_tail,
-        )  # fmt: skip
-        group = self.replicas.new_group(len(drawn))
-        self._route(group, drawn[:, 0].tolist())
+        lengths = self.work.validation()
+        group = self.replicas.new_group(len(lengths))
+        self._route(group, lengths)
         self._validating.add(group)
         return group
 
