@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -59,11 +60,15 @@ def read_tables(trace: Trace, lanes: Sequence[str] | None = None) -> Tables:
     topology = trace.topology if lanes is None else _restricted(trace.topology, lanes)
     markers = trace.markers.collect()
     end_ns = trace.time_range[1] if trace.time_range else 0
-    return Tables(
+    with ThreadPoolExecutor(1) as beside:
+        requests = beside.submit(trace.requests.collect)
+        samples = beside.submit(trace.samples.collect)
         # There may be ten million of them, read in hundreds of pieces.
-        spans=trace.table("spans", coded=("activity", "lane")).collect().rechunk(),
-        requests=trace.requests.collect(),
-        samples=trace.samples.collect(),
+        spans = trace.table("spans", coded=("activity", "lane")).collect().rechunk()
+    return Tables(
+        spans=spans,
+        requests=requests.result(),
+        samples=samples.result(),
         markers=markers,
         counters=trace.counters.collect(),
         metrics=trace.metrics.collect(),

@@ -20,6 +20,7 @@ where its records exist: an idle stretch that no rule covers stays `unknown`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
 
@@ -50,14 +51,19 @@ class Evidence:
     def on(self, roles: set[str], activity: str) -> pl.DataFrame:
         """Return the intervals of an activity on lanes of the given roles."""
         lanes = [lane.id for lane in self.topology.lanes if lane.role in roles]
-        mine = self.spans.lazy().filter(
-            pl.col("lane").is_in(lanes) & (pl.col("activity") == activity)
-        )
+        spans = self.spans if "trainer_rank" in roles else self._without_ranks
+        mine = spans.lazy().filter(pl.col("lane").is_in(lanes) & (pl.col("activity") == activity))
         return (
             within(mine, self.window, "start_ns", "end_ns")
             .select("start_ns", end_ns=pl.col("end_ns").fill_null(self.window[1]))
             .collect()
         )
+
+    @cached_property
+    def _without_ranks(self) -> pl.DataFrame:
+        """The spans of all other lanes: ranks record nearly all of them."""
+        ranks = [lane.id for lane in self.topology.lanes if lane.role == "trainer_rank"]
+        return self.spans.filter(~pl.col("lane").is_in(ranks))
 
     def devices(self, pool: Pool) -> list[str]:
         """Return the ids of the devices of a pool."""
@@ -71,11 +77,12 @@ class Evidence:
 def evidence_intervals(known: Evidence) -> pl.DataFrame:
     """Return the intervals (device, state, start_ns, end_ns) of all rules."""
     waits = known.waits()
+    batches = _batches(known)
     trainer = {
         "bubble.validation": intersect(waits, _validating(known)),
         "bubble.weight_sync_wait": intersect(waits, known.on({"replica"}, "weight_sync")),
-        "bubble.poll_interval": _poll_parts(known),
-        "bubble.long_tail": intersect(_tails(known), _underfilled(known)),
+        "bubble.poll_interval": _poll_parts(known, batches),
+        "bubble.long_tail": intersect(_tails(batches), _underfilled(known)),
     }
     rollout = {
         "bubble.validation": known.on({"trainer", "rollouter"}, "validate"),
@@ -134,17 +141,15 @@ def _count_of_share() -> pl.Expr:
     return (pl.len() * TAIL_BATCH_SHARE).ceil().cast(pl.Int64)
 
 
-def _poll_parts(known: Evidence) -> pl.DataFrame:
+def _poll_parts(known: Evidence, batches: pl.DataFrame) -> pl.DataFrame:
     """The part of each wait in which its whole batch was there and the buffer slept."""
-    ready = _batches(known).select(
-        start_ns=pl.max_horizontal("start_ns", "ready_ns"), end_ns="end_ns"
-    )
+    ready = batches.select(start_ns=pl.max_horizontal("start_ns", "ready_ns"), end_ns="end_ns")
     return intersect(ready, known.on({"queue"}, "other:poll"))
 
 
-def _tails(known: Evidence) -> pl.DataFrame:
+def _tails(batches: pl.DataFrame) -> pl.DataFrame:
     """The part of each wait in which only the last quarter of its batch was missing."""
-    return _batches(known).select(
+    return batches.select(
         start_ns=pl.max_horizontal("start_ns", "tail_ns"),
         end_ns=pl.min_horizontal("end_ns", "ready_ns"),
     )

@@ -200,16 +200,10 @@ def level(intervals: pl.DataFrame) -> pl.DataFrame:
     Only stretches in which the count is not 0 are returned. Worked example: 0-10 and 4-6
     give 0-4: 1, 4-6: 2, 6-10: 1.
     """
-    kept = intervals.filter(pl.col("start_ns") < pl.col("end_ns"))
-    ends = pl.concat(
-        [
-            kept.select(ts_ns="start_ns", change=pl.lit(1, pl.Int64)),
-            kept.select(ts_ns="end_ns", change=pl.lit(-1, pl.Int64)),
-        ]
-    )
-    steps = ends.group_by("ts_ns").agg(pl.col("change").sum()).sort("ts_ns")
-    return steps.select(
-        start_ns="ts_ns",
-        end_ns=pl.col("ts_ns").shift(-1),
-        count=pl.col("change").cum_sum(),
-    ).filter((pl.col("count") != 0) & pl.col("end_ns").is_not_null())
+    kept = _lasting(intervals.select(*EMPTY.columns))
+    ts = np.concatenate([kept["start_ns"], kept["end_ns"]])
+    order = np.argsort(ts, kind="stable")
+    ts, count = ts[order], np.cumsum(np.repeat([1, -1], len(kept))[order])
+    settled = np.flatnonzero(ts[1:] != ts[:-1])  # all that changes at this time has
+    active = settled[count[settled] != 0]
+    return pl.DataFrame({"start_ns": ts[active], "end_ns": ts[active + 1], "count": count[active]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,7 @@ from rlinsight.trace.sources import Skipped
 
 if TYPE_CHECKING:
     import polars as pl
+    import pyarrow as pa
 
     from rlinsight.analyzers.result import Report
     from rlinsight.trace.process import Process
@@ -227,7 +229,7 @@ def _scan(compacted: CompactedTable, window: Window | None, coded: Collection[st
         _batch_size: int | None,
     ) -> Iterator[pl.DataFrame]:
         wanted = None if columns is None else list(dict.fromkeys((*columns, *extra)))
-        for table in compacted.tables(wanted, window):
+        for table in _one_ahead(compacted.tables(wanted, window)):
             frame = to_polars(table, coded)
             if window is not None:
                 frame = frame.filter(within(name, window))
@@ -241,6 +243,15 @@ def _scan(compacted: CompactedTable, window: Window | None, coded: Collection[st
                 return
 
     return register_io_source(read, schema=polars_schema(name, coded=coded))
+
+
+def _one_ahead(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Yield tables while the next one is read on another thread."""
+    with ThreadPoolExecutor(1) as reading:
+        coming = reading.submit(next, tables, None)
+        while (table := coming.result()) is not None:
+            coming = reading.submit(next, tables, None)
+            yield table
 
 
 def _frame_range(name: TableName, frame: pl.LazyFrame) -> Window | None:
