@@ -15,7 +15,14 @@ from rlinsight.webapp.store import Store
 
 def add_callbacks(app: dash.Dash, store: Store) -> None:
     """Show the page of the URL, again whenever its run has changed."""
+    _show_pages(app, store)
+    _follow_runs(app, store)
+    _keep_address(app)
+    later.add_callbacks(app, store)
+    _add_what_if(app, store)
 
+
+def _show_pages(app: dash.Dash, store: Store) -> None:
     def show(path: str, search: str, _changed: str, shown: str) -> tuple[Any, ...]:
         path, query, address = path or "/", urls.parsed(search), f"{path}{search or ''}"
         now = f"{address} {stamp(store, path, query)}"
@@ -37,6 +44,15 @@ def add_callbacks(app: dash.Dash, store: Store) -> None:
         Input("changed", "data"),
         State("shown", "data"),
     )(show)
+    app.clientside_callback(
+        "function(title) { if (title) document.title = title + ' · rlinsight'; return ''; }",
+        Output("titled", "clear_data"),
+        Input("titled", "data"),
+    )
+
+
+def _follow_runs(app: dash.Dash, store: Store) -> None:
+    """Answer the stamp that a page asks for again and again; where it differs, it is shown anew."""
 
     def answer() -> flask.Response:
         path, search = (flask.request.args.get(key, "") for key in ("path", "search"))
@@ -44,17 +60,15 @@ def add_callbacks(app: dash.Dash, store: Store) -> None:
         return flask.Response(now, content_type="text/plain; charset=utf-8")
 
     app.server.add_url_rule("/stamp", "stamp", answer)
-
-    # The page asks for the stamp, one request after the other, and is shown anew if it differs.
     app.clientside_callback(
         "function(shown) { window.rlinsight.follow(shown); return ''; }",
         Output("shown", "clear_data"),
         Input("shown", "data"),
     )
 
-    later.add_callbacks(app, store)
-    _add_what_if(app, store)
 
+def _keep_address(app: dash.Dash) -> None:
+    """Put what is chosen on a page into its address, and the runs chosen into a link."""
     app.clientside_callback(
         "function(search) { return window.rlinsight.mergeQuery(search); }",
         Output("url", "search"),
@@ -67,11 +81,6 @@ def add_callbacks(app: dash.Dash, store: Store) -> None:
         Output("compare-selected", "children"),
         Output("compare-selected", "className"),
         Input("runs-grid", "selectedRows"),
-    )
-    app.clientside_callback(
-        "function(title) { if (title) document.title = title + ' · rlinsight'; return ''; }",
-        Output("titled", "clear_data"),
-        Input("titled", "data"),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -11,10 +10,10 @@ from typing import Any, Final
 import numpy as np
 
 from rlinsight.analyzers.result import Estimate
-from rlinsight.analyzers.significance import student_margin
 from rlinsight.analyzers.simulate.account import Account, Outcome, outcome
 from rlinsight.analyzers.simulate.calibration import Calibration
 from rlinsight.analyzers.simulate.closed_form import LagCheck, check_lag
+from rlinsight.analyzers.simulate.estimates import figure, one_more_run
 from rlinsight.analyzers.simulate.fully_async import FullyAsync
 from rlinsight.analyzers.simulate.knobs import Knobs, Mode
 from rlinsight.analyzers.simulate.outside import Leap, leaps, widening
@@ -181,7 +180,7 @@ def predict_setting(
     new = [run(calibration, after, seed, measured) for seed in seeds]
     wider = widening(leaps(calibration, after))
     ratios = {
-        name: _estimate(
+        name: one_more_run(
             [getattr(b, name) / getattr(a, name) - 1 for a, b in zip(old, new, strict=True)],
             wider,
         )
@@ -217,7 +216,7 @@ def _prediction(
 ) -> Prediction:
     found = leaps(calibration, knobs)
     wider = widening(found)
-    figures = {name: _relative([getattr(one, name) for one in runs], wider) for name in _FIGURES}
+    figures = {name: figure([getattr(one, name) for one in runs], wider) for name in _FIGURES}
     lags = sorted({lag for one in runs for lag in one.lag_shares})
     return Prediction(
         knobs=knobs,
@@ -231,24 +230,3 @@ def _prediction(
         outside=found,
         widened=wider,
     )
-
-
-def _relative(values: Sequence[float | None], wider: float) -> Estimate:
-    known = [value for value in values if value is not None]
-    if len(known) < len(values) or not known:
-        return Estimate(None)
-    return _estimate(known, wider * abs(float(np.mean(known))))
-
-
-def _estimate(values: Sequence[float], wider: float) -> Estimate:
-    """Return the mean, and the interval in which one more run would lie, widened by `wider`.
-
-    A prediction interval (Student's t), not one of the mean: it is about a run, of which there
-    will be one.
-    """
-    mean = float(np.mean(values))
-    if len(values) < 2:
-        return Estimate(mean)
-    spread = float(np.std(values, ddof=1)) * math.sqrt(1 + 1 / len(values))
-    margin = student_margin(len(values) - 1) * spread + wider
-    return Estimate(mean, mean - margin, mean + margin)

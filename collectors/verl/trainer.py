@@ -50,17 +50,17 @@ def _dispatch_enter(call: Call) -> None:
 
 
 def _validate_enter(call: Call) -> None:
-    _validation_marker(call, "validate_begin", call.start_ns)
+    _mark(call, "validate_begin", call.start_ns)
     if "validate" not in position.phases:  # before training verl validates outside its timer
         begin_phase(call, "validate")
 
 
 def _validate_exit(call: Call) -> None:
     end_phase(call)
-    _validation_marker(call, "validate_end", call.end_ns)
+    _mark(call, "validate_end", call.end_ns)
 
 
-def _validation_marker(call: Call, kind: str, ts_ns: int | None) -> None:
+def _mark(call: Call, kind: str, ts_ns: int | None) -> None:
     call.rec.marker(
         kind,
         lane=DRIVER_LANE,
@@ -86,13 +86,7 @@ def _fit_validate_exit(call: Call) -> None:
 
 def _checkpoint_exit(call: Call) -> None:
     if call.error is None:
-        call.rec.marker(
-            "checkpoint",
-            lane=DRIVER_LANE,
-            param_version=position.param_version,
-            attrs={"step": position.step},
-            ts_ns=call.end_ns,
-        )
+        _mark(call, "checkpoint", call.end_ns)
 
 
 def _sync_enter(call: Call) -> None:

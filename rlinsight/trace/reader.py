@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rlinsight.errors import TraceError
 from rlinsight.trace.compacted import CompactedTable
 from rlinsight.trace.files import TraceFiles, find_files
 from rlinsight.trace.folder import open_folder
-from rlinsight.trace.frames import polars_schema, to_polars, within
+from rlinsight.trace.frames import to_polars, within
 from rlinsight.trace.manifest import Manifest
-from rlinsight.trace.schema import TABLES, TIME_COLUMNS, TableName
+from rlinsight.trace.scan import scan, time_range
+from rlinsight.trace.schema import TABLES, TableName
 from rlinsight.trace.sources import Skipped
 
 if TYPE_CHECKING:
     import polars as pl
-    import pyarrow as pa
 
     from rlinsight.analyzers.result import Report
     from rlinsight.trace.process import Process
@@ -95,7 +94,7 @@ class Trace:
         compacted = self._only_compacted(name)
         large = compacted is not None and compacted.size > _CACHED_BYTES
         if compacted is not None and name not in self._frames and (large or window is not None):
-            return _scan(compacted, window, coded)
+            return scan(compacted, window, coded)
         frame = self._frame(name).lazy()
         if coded:
             import polars as pl
@@ -172,7 +171,7 @@ class Trace:
             firsts = [e.first_ns for e in compacted.index if e.first_ns is not None]
             lasts = [e.last_ns for e in compacted.index if e.last_ns is not None]
             return (min(firsts), max(lasts)) if firsts and lasts else None
-        return _frame_range(name, self.table(name))
+        return time_range(name, self.table(name))
 
     @cached_property
     def uncalibrated_lanes(self) -> frozenset[str]:
@@ -213,57 +212,3 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
         return Trace(find_files(folder))
     except OSError as error:
         raise TraceError(f"cannot read `{folder.where()}`: {error.strerror or error}") from error
-
-
-def _scan(compacted: CompactedTable, window: Window | None, coded: Collection[str]) -> pl.LazyFrame:
-    """Return a lazy frame that reads, per query, only the columns and batches it needs."""
-    from polars.io.plugins import register_io_source
-
-    name = compacted.name
-    extra = TIME_COLUMNS[name] if window is not None else ()
-
-    def read(
-        columns: list[str] | None,
-        predicate: pl.Expr | None,
-        n_rows: int | None,
-        _batch_size: int | None,
-    ) -> Iterator[pl.DataFrame]:
-        wanted = None if columns is None else list(dict.fromkeys((*columns, *extra)))
-        for table in _one_ahead(compacted.tables(wanted, window)):
-            frame = to_polars(table, coded)
-            if window is not None:
-                frame = frame.filter(within(name, window))
-            if columns is not None:
-                frame = frame.select(columns)
-            if n_rows is not None:
-                frame = frame.head(n_rows)
-                n_rows -= frame.height
-            yield frame if predicate is None else frame.filter(predicate)
-            if n_rows == 0:
-                return
-
-    return register_io_source(read, schema=polars_schema(name, coded=coded))
-
-
-def _one_ahead(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Yield tables while the next one is read on another thread."""
-    with ThreadPoolExecutor(1) as reading:
-        coming = reading.submit(next, tables, None)
-        while (table := coming.result()) is not None:
-            coming = reading.submit(next, tables, None)
-            yield table
-
-
-def _frame_range(name: TableName, frame: pl.LazyFrame) -> Window | None:
-    import polars as pl
-
-    times = [column for column in TIME_COLUMNS[name] if column != "first_token_ns"]
-    found: dict[str, Any] = (
-        frame.select(
-            first=pl.min_horizontal(pl.col(times).min()),
-            last=pl.max_horizontal(pl.col(times).max()),
-        )
-        .collect()
-        .to_dicts()[0]
-    )
-    return None if found["first"] is None else (found["first"], found["last"])
