@@ -57,9 +57,10 @@ types: install
 BENCH_FIGURES := build/bench
 bench: install
 	rm -rf $(BENCH_FIGURES)
-	export BENCH_FIGURES=$(BENCH_FIGURES); \
-	for script in benchmarks/[!h]*.py; do $(BIN)/python $$script || exit 1; done
-	$(BIN)/rlinsight check $(BENCH_FIGURES) --baseline benchmarks/baselines --config benchmarks/check.yaml
+	export BENCH_FIGURES=$(BENCH_FIGURES); missed=0; \
+	for script in benchmarks/[!h]*.py; do $(BIN)/python $$script || missed=1; done; \
+	$(BIN)/rlinsight check $(BENCH_FIGURES) --baseline benchmarks/baselines \
+	  --config benchmarks/check.yaml && exit $$missed
 
 # After a bench run whose figures are accepted: what `make bench` compares with from now on.
 bench-accept: install

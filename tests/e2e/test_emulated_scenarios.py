@@ -45,8 +45,10 @@ def test_staleness_pays_up_to_a_half_and_then_no_more(tmp_path):
     waits = [rlinsight.open(t).analyze().pools["trainer"].idle_ratio for t in traces]
     assert waits[0] - waits[1] > 0.05
     assert abs(waits[1] - waits[2]) < 0.5 * (waits[0] - waits[1])
-    compared = json.loads(cli("compare", *traces, "--json").stdout)
-    assert "async_training.staleness_threshold" in json.dumps(compared["series"])
+    series = json.loads(cli("compare", *traces, "--json").stdout)["series"]
+    assert series["variable"]["key"] == "async_training.staleness_threshold"
+    rates = {one["metric"]: one for one in series["responses"]}["tokens_per_s_per_device"]
+    assert rates["plateau"]["start"] == 0.5
     advice = json.loads(cli("advise", traces[0], "--json").stdout)
     (raised,) = (f for f in advice["findings"] if f["rule"] == "raise_staleness")
     assert raised["overrides"] == ["async_training.staleness_threshold=0.5"]
