@@ -10,16 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rlinsight.trace.manifest import MANIFEST_NAME
-from rlinsight.trace.schema import TABLES
+from rlinsight.trace.files import is_trace
+from rlinsight.trace.sources import LIVE
 
 #: Deeper folders are not searched.
 MAX_DEPTH: Final = 6
 #: More traces than this are not listed.
 MAX_TRACES: Final = 2000
-
-_LIVE: Final = "live"
-_MARKS: Final = {MANIFEST_NAME, _LIVE, *(f"{table}.arrow" for table in TABLES)}
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ def _as_text(name: str) -> str:
 def stamp_of(path: Path) -> Stamp:
     """Return the stamp of a trace folder; zeros when it is gone."""
     modified, size, files = 0, 0, 0
-    for folder in (path, path / _LIVE):
+    for folder in (path, path / LIVE):
         for entry in _entries(folder):
             try:
                 stat = entry.stat()
@@ -84,7 +81,7 @@ def stamp_of(path: Path) -> Stamp:
 
 def _search(root: Path, folder: Path, depth: int) -> Iterator[tuple[str, Path]]:
     entries = list(_entries(folder))
-    if any(entry.name in _MARKS for entry in entries):
+    if is_trace(entry.name for entry in entries):
         name = folder.relative_to(root).as_posix()
         yield (root.name if name == "." else name), folder
         return

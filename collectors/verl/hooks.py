@@ -84,6 +84,13 @@ class Call:
         return self.kwargs.get(name, default)
 
 
+def span_end(call: Call) -> None:
+    """End the span that `enter` left in the call's state, if it began one."""
+    if call.state is not None:
+        attrs = {"error": type(call.error).__name__} if call.error is not None else None
+        call.state.end(end_ns=call.end_ns, attrs=attrs)
+
+
 @dataclass(frozen=True)
 class Hook:
     """A target in verl and the callbacks around it.

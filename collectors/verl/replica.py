@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from rlinsight.collectors.verl import engine
 from rlinsight.collectors.verl.actors import actor_name, replica_lane_id, served_model
-from rlinsight.collectors.verl.hooks import Call, Hook
+from rlinsight.collectors.verl.hooks import Call, Hook, span_end
 from rlinsight.trace.intervals import OpenSpan
 from rlinsight.trace.topology import Lane
 
@@ -151,13 +151,6 @@ def _memory_begin(call: Call, activity: str, what: str, unmoved: str) -> None:
         attrs = {"what": what}
         lane = lane_of(server)
         call.state = call.rec.begin(activity, lane=lane, start_ns=call.start_ns, attrs=attrs)
-
-
-def span_end(call: Call) -> None:
-    """End the span that `enter` began, if it began one."""
-    if call.state is not None:
-        attrs = {"error": type(call.error).__name__} if call.error is not None else None
-        call.state.end(end_ns=call.end_ns, attrs=attrs)
 
 
 def _hook(name: str, method: str, records: str, **callbacks: Any) -> Hook:

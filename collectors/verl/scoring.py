@@ -12,7 +12,7 @@ from typing import Any
 
 from rlinsight.collectors.verl import identity
 from rlinsight.collectors.verl.actors import actor_name, worker_lane
-from rlinsight.collectors.verl.hooks import Call, Hook
+from rlinsight.collectors.verl.hooks import Call, Hook, span_end
 from rlinsight.trace.topology import Lane, LaneRole
 
 _LOOP = "verl.experimental.agent_loop.agent_loop"
@@ -51,13 +51,6 @@ def score_awaited(call: Call) -> None:
 def score_computed(call: Call) -> None:
     """A reward worker computes a score."""
     _begin(call, "reward", _own_lane(call, "reward", "reward"), side="worker")
-
-
-def span_end(call: Call) -> None:
-    """End the span that `enter` began, if it began one."""
-    if call.state is not None:
-        attrs = {"error": type(call.error).__name__} if call.error is not None else None
-        call.state.end(end_ns=call.end_ns, attrs=attrs)
 
 
 HOOKS = (

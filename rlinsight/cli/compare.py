@@ -88,19 +88,17 @@ def _entrants(given: Sequence[str]) -> tuple[list[Entrant], dict[str, str]]:
 
 def _places(given: Sequence[str]) -> list[str]:
     """Return the traces that the arguments stand for, each once."""
+    from rlinsight.trace.files import is_trace_folder
+
     found: dict[str, None] = {}
     for text in given:
         folder = Path(text)
-        if "://" in text or not folder.is_dir() or _is_trace(folder):
+        if "://" in text or not folder.is_dir() or is_trace_folder(folder):
             found[text] = None
         else:
-            inner = [str(one) for one in sorted(folder.iterdir()) if _is_trace(one)]
+            inner = [str(one) for one in sorted(folder.iterdir()) if is_trace_folder(one)]
             found |= dict.fromkeys(inner or [text])
     return list(found)
-
-
-def _is_trace(folder: Path) -> bool:
-    return any((folder / part).exists() for part in ("manifest.json", "live"))
 
 
 def _named(places: Sequence[str]) -> dict[str, str]:

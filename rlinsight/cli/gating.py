@@ -45,11 +45,12 @@ def _figure_files(path: str) -> list[Path] | None:
     """Return the files of figures that `path` stands for, None where it is a trace."""
     if "://" in path:
         return None
+    from rlinsight.trace.files import is_trace_folder
+
     place = Path(path)
     if place.is_file():
         return [place]
-    is_trace = any((place / part).exists() for part in ("manifest.json", "live"))
-    return None if is_trace else sorted(place.glob("*.json")) or None
+    return None if is_trace_folder(place) else sorted(place.glob("*.json")) or None
 
 
 def _figures(files: Sequence[Path]) -> Observation:

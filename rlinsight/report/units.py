@@ -35,6 +35,16 @@ def percent(ratio: float | None) -> str:
     return f"{value:.1f} %"
 
 
+def relative(value: float | None, low: float | None, high: float | None) -> str:
+    """Return a relative change with its interval: `+12.3 % (+9.1 to +15.2)`."""
+    if value is None:
+        return "unknown"
+    text = f"{value * 100:+.1f} %"
+    if low is None or high is None:
+        return text
+    return f"{text} ({low * 100:+.1f} to {high * 100:+.1f})"
+
+
 def number(value: float | None, unit: str = "") -> str:
     """Return a number with three significant digits, and its unit."""
     text = "-" if value is None else three(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -188,9 +189,17 @@ class TraceFiles:
                 self.remarks[file.name] = source.damage
 
 
-def is_trace(entries: Iterable[Entry]) -> bool:
-    """Whether a folder with these entries is a trace, or has begun to be one."""
-    return not {MANIFEST_NAME, LIVE, *_COMPACTED_NAMES}.isdisjoint(e.name for e in entries)
+def is_trace(names: Iterable[str]) -> bool:
+    """Whether a folder that holds these names is a trace, or has begun to be one."""
+    return not {MANIFEST_NAME, LIVE, *_COMPACTED_NAMES}.isdisjoint(names)
+
+
+def is_trace_folder(path: Path) -> bool:
+    """Whether a local folder is a trace; one that cannot be listed is none."""
+    try:
+        return is_trace(entry.name for entry in path.iterdir())
+    except OSError:
+        return False
 
 
 def find_files(folder: Folder) -> TraceFiles:
@@ -200,7 +209,7 @@ def find_files(folder: Folder) -> TraceFiles:
     """
     files = TraceFiles(folder)
     entries = folder.entries()
-    if not is_trace(entries):
+    if not is_trace(entry.name for entry in entries):
         raise TraceError(
             f"expected a trace folder with `{MANIFEST_NAME}`, `{LIVE}/` or a table such as "
             f"`spans.arrow`, found none of them in `{folder.where()}`"

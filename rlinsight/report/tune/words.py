@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlinsight.report.section import Section
-from rlinsight.report.units import number, seconds
+from rlinsight.report.units import number, relative, seconds
 from rlinsight.runs.tune.log import Candidate, Judged, Log, Measured, Record
 
 UNITS = {"per-device": "tokens/s/device", "wall-clock": "samples/s"}
@@ -52,21 +52,14 @@ def predicted(candidate: Candidate | None) -> str:
     if candidate is None or candidate.predicted is None:
         return "-" if candidate is None else "not predicted"
     value, low, high = candidate.predicted
-    return _interval(value, low, high)
+    return relative(value, low, high)
 
 
 def found(judged: Judged | None) -> str:
     """Return what was measured beside the kept run."""
     if judged is None or judged.change is None:
         return "-"
-    return _interval(judged.change, judged.low, judged.high)
-
-
-def _interval(value: float, low: float | None, high: float | None) -> str:
-    text = f"{value * 100:+.1f} %"
-    return (
-        text if low is None or high is None else f"{text} ({low * 100:+.1f} to {high * 100:+.1f})"
-    )
+    return relative(judged.change, judged.low, judged.high)
 
 
 def value(log: Log, measured: Measured | None) -> str:

@@ -10,7 +10,7 @@ from rlinsight.analyzers.simulate.predict import Effect, Prediction
 from rlinsight.analyzers.simulate.reproduce import RELATIVE, Compared
 from rlinsight.analyzers.simulate.sweep import Point, Sweep
 from rlinsight.report.section import Section
-from rlinsight.report.units import number, percent, seconds
+from rlinsight.report.units import number, percent, relative, seconds
 from rlinsight.report.whatif.answer import FIGURE_OF, Answer, Objective, disagree
 from rlinsight.report.whatif.fits import fits
 
@@ -96,12 +96,7 @@ def _value(point: Point, figure: str) -> float:
 
 def signed(change: Estimate) -> str:
     """Return a relative change with its interval: `+12.3 % (+9.1 to +15.2)`."""
-    if change.value is None:
-        return "unknown"
-    text = f"{change.value * 100:+.1f} %"
-    if change.low is None or change.high is None:
-        return text
-    return f"{text} ({change.low * 100:+.1f} to {change.high * 100:+.1f})"
+    return relative(change.value, change.low, change.high)
 
 
 def with_interval(value: Estimate, write: Format) -> str:
