@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import rlinsight
 from rlinsight.trace import schema
 from rlinsight.trace.clock import MAX_RESIDUAL_NS, OffsetEstimate
 from rlinsight.trace.compact import BATCH_ROWS
@@ -19,7 +20,8 @@ from rlinsight.trace.process import HookState, Process
 from rlinsight.trace.topology import Device, Lane
 from rlinsight.trace.writer import TraceWriter
 
-TEXT = (Path(__file__).parent.parent / "docs" / "trace.md").read_text()
+DOCS = Path(__file__).parent.parent / "docs"
+TEXT = (DOCS / "trace.md").read_text()
 
 
 def section(heading: str) -> set[str]:
@@ -55,6 +57,16 @@ def test_every_table_and_column_is_documented(table: schema.TableName) -> None:
 )
 def test_every_name_is_documented(heading: str, names: set[str]) -> None:
     assert names <= section(heading)
+
+
+@pytest.mark.parametrize(("table", "column"), [("counters", "name"), ("markers", "kind")])
+def test_what_the_recordings_hold_is_documented(table: schema.TableName, column: str) -> None:
+    pages = "".join((DOCS / name).read_text() for name in ("trace.md", "hardware.md", "run.md"))
+    traces = [path.parent for path in DOCS.parent.glob("sample_traces/**/manifest.json")]
+    assert traces
+    rows = [rlinsight.open(path).table(table).select(column).unique().collect() for path in traces]
+    names = {name for frame in rows for name in frame[column]}
+    assert {name for name in names if f"`{name}`" not in pages} == set()
 
 
 def test_what_the_writer_puts_into_its_process_file_is_documented(tmp_path: Path) -> None:
