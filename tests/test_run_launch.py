@@ -353,6 +353,7 @@ def test_check_prints_the_plan_and_starts_nothing(tmp_path):
     (tmp_path / "c.yaml").write_text(
         "mode: sync\nmodel: example\ndata: example\ndevice: cpu\n"
         "overrides: {data.train_batch_size: 8, actor_rollout_ref.actor.ppo_mini_batch_size: 8,"
+        " actor_rollout_ref.actor.use_dynamic_bsz: true,"
         " actor_rollout_ref.rollout.tensor_model_parallel_size: 1}\n"
     )
     done = subprocess.run(

@@ -92,6 +92,27 @@ def test_a_ranks_part_of_a_mini_batch_is_whole_micro_batches(mini, micro, dynami
     assert fits or f"ppo_micro_batch_size_per_gpu={4 if mini == 24 else 8}" in problem.message
 
 
+@pytest.mark.parametrize(
+    ("dynamic", "micro", "log_prob", "named"),
+    [
+        (False, None, None, "both"),
+        (False, 4, None, "log_prob_micro_batch_size_per_gpu; set it,"),
+        (False, 4, 4, None),
+        (True, None, None, None),  # tokens decide
+        (None, None, None, None),  # verl's settings are not known
+    ],
+)
+def test_micro_batches_have_a_size_or_a_token_budget(dynamic, micro, log_prob, named):
+    seen = {
+        f"{ACTOR}.use_dynamic_bsz": dynamic,
+        f"{ACTOR}.ppo_micro_batch_size_per_gpu": micro,
+        f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": log_prob,
+    }
+    problem = batches.micro_batches_are_sized(facts(settings=seen))
+    assert (problem is None) is (named is None)
+    assert named is None or named in problem.message
+
+
 def test_trainer_devices_form_whole_sequence_parallel_groups():
     seen = {f"{ACTOR}.ulysses_sequence_parallel_size": 3}
     assert batches.sequence_parallel_divides_devices(facts(settings=seen)) is not None

@@ -103,6 +103,23 @@ def mini_batch_divides_by_micro_batches(facts: Facts) -> Problem | None:
     )
 
 
+def micro_batches_are_sized(facts: Facts) -> Problem | None:
+    """Without a token budget verl has no default for the size of a micro-batch."""
+    if facts.settings.get(f"{_ACTOR}.use_dynamic_bsz") is not False:
+        return None
+    keys = (
+        f"{_ACTOR}.ppo_micro_batch_size_per_gpu",
+        f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu",
+    )
+    missing = [key for key in keys if facts.settings.get(key) is None]
+    if not missing:
+        return None
+    return Problem(
+        f"verl has no default for {' and '.join(missing)}; set "
+        f"{'it' if len(missing) == 1 else 'both'}, or {_ACTOR}.use_dynamic_bsz=true"
+    )
+
+
 def data_parallel_ranks(facts: Facts) -> int | None:
     """Return the trainer's data-parallel size, or None where the settings do not say."""
     devices = facts.managed.resources.trainer.devices
@@ -190,6 +207,7 @@ CHECKS: Final = (
     Check("train batch", train_batch_holds_mini_batch),
     Check("mini-batch by ranks", mini_batch_divides_by_ranks),
     Check("mini-batch by micro-batches", mini_batch_divides_by_micro_batches),
+    Check("micro-batches", micro_batches_are_sized),
     Check("sequence parallel groups", sequence_parallel_divides_devices),
     Check("replicas", replicas_fill_the_pool),
     Check("batch by replicas", batch_divides_by_replicas),
