@@ -1,4 +1,4 @@
-"""The documentation names everything that the analysis and the command line have, and no more."""
+"""The pages name all that the analysis and the command line have, no more, and what is accepted."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from typing import Any, get_args
 
 import pytest
 import report_keys
+import yaml
 from timelines import Timeline
 
 from rlinsight.analyzers.device_time.states import BUBBLES, PRIORITY, UNATTRIBUTED, cause_of
 from rlinsight.analyzers.framework.defects import DefectName
 from rlinsight.analyzers.health.alarms import AlarmKind
 from rlinsight.analyzers.result import REPORT_SCHEMA_VERSION
+from rlinsight.runs import profile
+from rlinsight.runs.config import RunConfig
 
 ROOT = Path(__file__).parent.parent
 ANALYSIS = (ROOT / "docs/analysis.md").read_text()
@@ -164,3 +167,26 @@ def test_pages_name_only_commands_and_flags_that_exist(page, command, rest):
     known = {name for parameter in COMMANDS[command] for name in parameter.names}
     given = {word.split("=")[0] for word in rest.split() if re.fullmatch(r"--?[a-z].*", word)}
     assert given <= known | {"-h", "--help"}, f"{page}: rlinsight {command} {rest}"
+
+
+# -- configurations ------------------------------------------------------------------------
+
+
+def configurations() -> list[tuple[str, str]]:
+    """(page, text) of every whole run configuration in a page."""
+    blocks = [
+        (page.name, block)
+        for page in PAGES
+        for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
+    ]
+    return [(name, block) for name, block in blocks if block.startswith(("mode:", "name:"))]
+
+
+@pytest.mark.parametrize(("page", "text"), configurations())
+def test_configurations_are_accepted(page, text):
+    config = profile.parse(yaml.safe_load(text))
+    assert isinstance(config, RunConfig), page
+
+
+def test_the_pages_about_runs_have_a_configuration_each():
+    assert {page for page, _ in configurations()} >= {"run.md", "cpu.md", "emulated.md"}
