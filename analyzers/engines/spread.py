@@ -42,8 +42,9 @@ class RequestSpread:
 class ReplicaVersions:
     """A replica's parameter version beside its peers'.
 
-    `lag_s` is the time behind the first replica to acknowledge a version; `skipped` are
-    versions that peers acknowledged and this one never did, older than its last one.
+    `mean_lag_s` and `max_lag_s` are times behind the first replica to acknowledge a version,
+    `behind_s` is how long it has lacked the first one that a peer has and it has not; `skipped`
+    are versions that peers acknowledged and this one never did, older than its last one.
     """
 
     lane: str

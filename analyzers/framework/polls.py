@@ -29,16 +29,14 @@ MIN_WAITS = 3
 class PollPeriod:
     """Waits that are multiples of a poll period.
 
-    `offset_s` is the constant on top (the work after the poll), `resultant` Rayleigh's R,
-    `mean_cost_s` half a period: what polling costs on average, if the work becomes ready at
-    any time.
+    `offset_s` is the constant on top (the work after the poll), `mean_cost_s` half a period:
+    what polling costs on average, if the work becomes ready at any time.
     """
 
     period_s: float
     what: str
     waits: int
     offset_s: float
-    resultant: float
     p_value: float
     mean_cost_s: float
 
@@ -61,7 +59,5 @@ def poll_period(durations_s: Sequence[float]) -> PollPeriod | None:
         # The poll is over before the wait is: the constant on top is small and not negative.
         at_poll = -0.02 * period <= offset <= 0.15 * period
         if at_poll and resultant >= MIN_RESULTANT and p_value < SIGNIFICANCE:
-            return PollPeriod(
-                period, what, len(long_enough), offset, resultant, p_value, period / 2
-            )
+            return PollPeriod(period, what, len(long_enough), offset, p_value, period / 2)
     return None
