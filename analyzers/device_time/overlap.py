@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from rlinsight.analyzers.device_time.intervals import intersect, total_ns, union
+from rlinsight.analyzers.device_time.intervals import intersect, level, total_ns, union
 from rlinsight.analyzers.device_time.states import TRAINING
 
 Window = tuple[int, int]
@@ -106,7 +106,8 @@ def run_ahead(samples: pl.DataFrame, window: Window) -> RunAhead | None:
     if start >= end or samples["produced_ns"].null_count() == len(samples):
         return None
     mean = total_ns(waited) / (end - start)
-    peak = _peak(waited)
+    most = level(waited)["count"].max()
+    peak = most if isinstance(most, int) else 0
     batch = mini_batch_samples(samples)
     return RunAhead(
         mean_samples=mean,
@@ -166,15 +167,3 @@ def _gaps(covered: pl.DataFrame, window: Window) -> pl.DataFrame:
     ends = pl.concat([covered["start_ns"], pl.Series([window[1]], dtype=pl.Int64)])
     gaps = pl.DataFrame({"start_ns": starts, "end_ns": ends})
     return gaps.filter(pl.col("start_ns") < pl.col("end_ns"))
-
-
-def _peak(waited: pl.DataFrame) -> int:
-    ends = pl.concat(
-        [
-            waited.select(ts_ns="start_ns", change=pl.lit(1, pl.Int64)),
-            waited.select(ts_ns="end_ns", change=pl.lit(-1, pl.Int64)),
-        ]
-    )
-    steps = ends.group_by("ts_ns").agg(pl.col("change").sum()).sort("ts_ns")
-    peak = steps["change"].cum_sum().max()
-    return peak if isinstance(peak, int) else 0
