@@ -78,13 +78,13 @@ def cards(items: Iterable[Any]) -> Any:
     return html.Div(found, className=f"cards cards-{len(found)}")
 
 
-def interval(estimate: Estimate, unit: str = "") -> str:
+def interval(estimate: Estimate) -> str:
     """Return the 95 % interval of an estimate, or why there is none."""
     if estimate.value is None:
         return ""
     if estimate.low is None or estimate.high is None:
         return "too few version windows for an interval"
-    return f"95 %: {number(estimate.low)} to {number(estimate.high, unit)}"
+    return f"95 %: {number(estimate.low)} to {number(estimate.high)}"
 
 
 def signed(change: Estimate) -> str:

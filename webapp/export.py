@@ -31,6 +31,8 @@ CHROMIUM_PATHS: Final = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr
 
 #: A busy machine takes long to read ten megabytes of scripts.
 _PATIENCE_MS: Final = 180_000
+#: Of a picture.
+_WIDTH_PX: Final = 1280
 
 _SCRIPT: Final = re.compile(r'<script[^>]*\bsrc="([^"]+)"[^>]*></script>')
 _STYLE: Final = re.compile(r'<link[^>]*\brel="stylesheet"[^>]*\bhref="([^"]+)"[^>]*>')
@@ -44,9 +46,7 @@ _ORIGIN: Final = '<script src="data:text/javascript,0"></script>'
 _ICON: Final = re.compile(r'<link[^>]*\brel="icon"[^>]*>')
 
 
-def write_view(
-    root: Path, address: str, output: Path, *, width: int = 1280, most_px: int = 20_000
-) -> None:
+def write_view(root: Path, address: str, output: Path, *, most_px: int = 20_000) -> None:
     """Write the view at `address` (`/NAME?query`) of the traces below `root` to `output`.
 
     The ending decides: `.html`, or `.png`, for which Chromium and Playwright must be there.
@@ -60,7 +60,7 @@ def write_view(
         if kind == ".html":
             output.write_text(document, encoding="utf-8")
         else:
-            _photograph(document, output, (width, most_px))
+            _photograph(document, output, most_px)
     except OSError as error:
         raise RlinsightError(f"cannot write `{output}`: {error.strerror or error}") from error
 
@@ -132,7 +132,7 @@ def _script(client: Any, address: str) -> str:
     return re.sub(r"^//# sourceMappingURL=.*$", "", text, flags=re.MULTILINE)
 
 
-def _photograph(document: str, output: Path, size: tuple[int, int]) -> None:
+def _photograph(document: str, output: Path, most_px: int) -> None:
     browser = chromium()
     try:
         from playwright.sync_api import Error, sync_playwright
@@ -148,25 +148,22 @@ def _photograph(document: str, output: Path, size: tuple[int, int]) -> None:
         file.write_text(document, encoding="utf-8")
         try:
             with sync_playwright() as driver:
-                _screenshot(driver, browser, file.as_uri(), output, size)
+                _screenshot(driver, browser, file.as_uri(), output, most_px)
         except Error as error:
             said = str(error).splitlines()[0]
             raise RlinsightError(f"Chromium could not draw the view: {said}") from error
 
 
-def _screenshot(
-    driver: Any, browser: str, address: str, output: Path, size: tuple[int, int]
-) -> None:
-    width, most_px = size
+def _screenshot(driver: Any, browser: str, address: str, output: Path, most_px: int) -> None:
     opened = driver.chromium.launch(executable_path=browser, args=list(CHROMIUM_FLAGS))
-    page = opened.new_page(viewport={"width": width, "height": 800})
+    page = opened.new_page(viewport={"width": _WIDTH_PX, "height": 800})
     page.set_default_timeout(_PATIENCE_MS)
     page.goto(address)
     page.wait_for_selector("#page > *")
     page.wait_for_function("window.rlinsight.isDrawn()")
     # What lies beyond the window is not always painted, so the window is made large enough.
     height = page.evaluate("document.documentElement.scrollHeight")
-    page.set_viewport_size({"width": width, "height": min(max(height, 800), most_px)})
+    page.set_viewport_size({"width": _WIDTH_PX, "height": min(max(height, 800), most_px)})
     page.wait_for_timeout(500)
     page.screenshot(path=str(output))
     opened.close()

@@ -125,16 +125,14 @@ def mini_batch_samples(samples: pl.DataFrame) -> float | None:
     return float(median) if isinstance(median, (int, float)) else None
 
 
-def outside_steps(
-    spans: pl.DataFrame, window: Window, driver: str = "trainer"
-) -> OutsideSteps | None:
+def outside_steps(spans: pl.DataFrame, window: Window) -> OutsideSteps | None:
     """Return the wall time of `window` in no `step` span of the driver; None without any step.
 
     `activities` are the seconds that other spans of the driver cover outside; they may
     overlap, and what none covers is in none. An open step reaches to the window's end.
     """
     start, end = window
-    mine = spans.filter(pl.col("lane") == driver).select(
+    mine = spans.filter(pl.col("lane") == "trainer").select(
         "activity",
         start_ns=pl.col("start_ns").clip(lower_bound=start),
         end_ns=pl.col("end_ns").fill_null(end).clip(upper_bound=end),

@@ -39,7 +39,7 @@ def _standard_error_squared(values: np.ndarray) -> float:
 
 
 def bootstrap_interval(
-    numerators: Sequence[float], denominators: Sequence[float], *, seed: int = 0, draws: int = 2000
+    numerators: Sequence[float], denominators: Sequence[float], *, draws: int = 2000
 ) -> tuple[float, float] | None:
     """Return the 95 % interval of sum(numerators) / sum(denominators) over windows.
 
@@ -52,7 +52,7 @@ def bootstrap_interval(
     if count < 4 or bottom.sum() == 0:
         return None
     block = max(1, round(count ** (1 / 3)))
-    starts = np.random.default_rng(seed).integers(
+    starts = np.random.default_rng(0).integers(
         0, count - block + 1, size=(draws, -(-count // block))
     )
     picks = (starts[:, :, None] + np.arange(block)).reshape(draws, -1)[:, :count]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from rlinsight.analyzers.result import Estimate, Report
 from rlinsight.analyzers.simulate.calibration import Calibration
-from rlinsight.analyzers.simulate.knobs import Knobs
 from rlinsight.analyzers.simulate.predict import SEEDS, Prediction, simulate
 from rlinsight.errors import TraceError
 
@@ -83,18 +82,15 @@ def whole_versions(report: Report) -> tuple[tuple[int, int], int, int]:
 
 
 def reproduce(
-    calibration: Calibration,
-    report: Report,
-    knobs: Knobs | None = None,
-    seeds: Sequence[int] = SEEDS,
+    calibration: Calibration, report: Report, seeds: Sequence[int] = SEEDS
 ) -> tuple[Prediction, tuple[Compared, ...]]:
-    """Simulate the window of `report` with `knobs` (the calibrated run's own) and compare."""
+    """Simulate the window of `report` with the calibrated run's own knobs, and compare."""
     window = same_window(report)
     if window is None:
-        prediction = simulate(calibration, knobs, seeds=seeds)
+        prediction = simulate(calibration, seeds=seeds)
     else:
         prediction = simulate(
-            calibration, knobs, seeds=seeds, warm_up=window[0], versions=window[1], from_start=True
+            calibration, seeds=seeds, warm_up=window[0], versions=window[1], from_start=True
         )
     return prediction, compare(recorded(report), prediction)
 

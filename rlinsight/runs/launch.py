@@ -20,17 +20,14 @@ from rlinsight.runs.local_process import LocalProcess
 from rlinsight.runs.nodes import Nodes, cluster_address
 from rlinsight.runs.prepare import Prepared
 from rlinsight.runs.ray_job import RayJob
-from rlinsight.runs.supervise import GRACE_S, Display, Running, Supervisor
+from rlinsight.runs.supervise import Display, Running, Supervisor
 
 #: Environment values are the user's, and some are secrets: only their names are kept.
 _HIDDEN: Final = "(hidden)"
 
 
 def launch(
-    prepared: Prepared,
-    display: Callable[[Path], AbstractContextManager[Display]],
-    *,
-    grace_s: float = GRACE_S,
+    prepared: Prepared, display: Callable[[Path], AbstractContextManager[Display]]
 ) -> Finished:
     """Run to the end; `display` gets the console log's path and is entered while it runs.
 
@@ -54,8 +51,7 @@ def launch(
                         shown,
                         config.stall_report_s,
                         config.stall_timeout_s,
-                        grace_s,
-                        prepared.total_steps,
+                        planned_steps=prepared.total_steps,
                     )
                     outcome = supervisor.watch(interrupts)
         # From here on Ctrl-C ends us as usual: the trace is readable at any moment.

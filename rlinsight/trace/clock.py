@@ -143,10 +143,10 @@ class NodeClock:
         gained = pc.round(pc.multiply(since.cast(pa.float64(), safe=False), drift))
         return pc.subtract(times, gained.cast(pa.int64(), safe=False))
 
-    def is_calibrated(self, max_residual_ns: int = MAX_RESIDUAL_NS) -> bool:
+    def is_calibrated(self) -> bool:
         """Whether times of this node may be compared with those of others."""
         residual_ns = self.residual_ns
-        return residual_ns is not None and residual_ns <= max_residual_ns
+        return residual_ns is not None and residual_ns <= MAX_RESIDUAL_NS
 
     def _origin(self) -> OffsetEstimate:
         if self.drift:
@@ -175,9 +175,7 @@ class Clocks:
             return _REFERENCE
         return self.nodes.get(node, NodeClock())
 
-    def uncalibrated(
-        self, nodes: Iterable[str], max_residual_ns: int = MAX_RESIDUAL_NS
-    ) -> frozenset[str]:
+    def uncalibrated(self, nodes: Iterable[str]) -> frozenset[str]:
         """Return those of `nodes` whose times must not be compared with the others'.
 
         A single node needs no calibration.
@@ -187,7 +185,7 @@ class Clocks:
             return frozenset()
         if present <= {self.reference}:
             return frozenset()
-        return frozenset(n for n in present if not self.of(n).is_calibrated(max_residual_ns))
+        return frozenset(n for n in present if not self.of(n).is_calibrated())
 
     def merge(self, other: Clocks) -> Clocks:
         """Return the union of the estimates; the reference of `self` wins."""

@@ -40,16 +40,13 @@ def key_frame(table: pa.Table, columns: Sequence[str]) -> pl.DataFrame:
     return to_polars(table.select(list(columns)))
 
 
-def polars_schema(
-    name: TableName, columns: Sequence[str] | None = None, coded: Collection[str] = ()
-) -> dict[str, Any]:
+def polars_schema(name: TableName, coded: Collection[str] = ()) -> dict[str, Any]:
     """Return the polars types of a table's columns, in schema order."""
     schema = TABLES[name]
-    wanted = schema.names if columns is None else columns
     empty = pa.Table.from_arrays(
         [pa.chunked_array([], field.type) for field in schema], schema=schema
     )
-    return dict(to_polars(empty.select(list(wanted)), coded).schema)
+    return dict(to_polars(empty, coded).schema)
 
 
 def within(name: TableName, window: tuple[int, int]) -> pl.Expr:

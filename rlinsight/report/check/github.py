@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,20 +44,19 @@ def _inactive(result: CheckResult) -> str:
     return "\n".join([headline(result), *map(sentence, inactive)])
 
 
-def write_summary(result: CheckResult, environment: Mapping[str, str] = os.environ) -> bool:
-    """Append the check to the step summary and return whether there is one.
+def write_summary(result: CheckResult) -> None:
+    """Append the check to the step summary, where there is one.
 
     Raises RlinsightError where it cannot be written.
     """
-    path = environment.get("GITHUB_STEP_SUMMARY")
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path:
-        return False
+        return
     try:
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(markdown(result))
     except OSError as error:
         raise RlinsightError(f"cannot write the step summary `{path}`: {error}") from error
-    return True
 
 
 def _command(kind: str, title: str, text: str) -> str:
