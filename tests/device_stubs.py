@@ -60,12 +60,12 @@ def nvml_library(folder: Path, **macros: object) -> Path:
 def npu_smi(folder: Path, **outputs: Path | str) -> Path:
     """Put an executable `npu-smi` into `folder`; return the folder, for PATH.
 
-    `info` and `mapping` are what it prints for `info` and `info -m`: the file, read anew at
-    every call, or the text itself.
+    `info`, `mapping` and `usages` are what it prints for `info`, `info -m` and
+    `info -t usages`: the file, read anew at every call, or the text itself.
     """
     folder.mkdir(exist_ok=True)
     paths = {}
-    for name in ("info", "mapping"):
+    for name in ("info", "mapping", "usages"):
         given = outputs.get(name, "")
         paths[name] = given if isinstance(given, Path) else folder / f"{name}.txt"
         if isinstance(given, str):
@@ -74,7 +74,7 @@ def npu_smi(folder: Path, **outputs: Path | str) -> Path:
     script.write_text(
         "#!/bin/sh\n"
         f'case "$*" in\n"info") cat "{paths["info"]}";;\n"info -m") cat "{paths["mapping"]}";;\n'
-        "*) exit 1;;\nesac\n"
+        f'"info -t usages"*) cat "{paths["usages"]}";;\n*) exit 1;;\nesac\n'
     )
     script.chmod(0o755)
     return folder

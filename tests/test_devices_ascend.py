@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import sys
+import types
 
 import pytest
 from device_stubs import DATA, Recording, compiled, npu_smi
 
 from rlinsight.collectors.devices import ascend
-from rlinsight.collectors.devices.ascend import NpuReading
+from rlinsight.collectors.devices.allocator import torch_npu_memory
+from rlinsight.collectors.devices.ascend import NpuReading, NpuUsage
 from rlinsight.collectors.devices.dcmi import Dcmi
 from rlinsight.collectors.devices.npu_ids import device_ids, parse_mapping
 from rlinsight.collectors.devices.npu_smi import open_npu_smi
@@ -89,6 +92,45 @@ def test_a_cell_with_too_few_words_gives_no_number_rather_than_a_wrong_one():
 )
 def test_what_is_no_table_has_no_devices(text):
     assert ascend.parse_info(text) == []
+
+
+def test_usages_with_the_chip_id_last():
+    assert ascend.parse_usages(read("usages_910b.txt")) == [
+        NpuUsage(
+            npu=0,
+            chip=0,
+            hbm_total_bytes=65536 * MIB,
+            hbm_used_ratio=0.03,
+            aicore_ratio=0.0,
+            aivector_ratio=0.0,
+            aicpu_ratio=0.0,
+            ctrlcpu_ratio=0.02,
+            hbm_bandwidth_ratio=0.0,
+        )
+    ]
+
+
+def test_usages_of_two_chips_with_the_chip_id_first():
+    text = (
+        "NPU ID : 4\nChip Count : 2\n\nChip ID : 0\nAicore Usage Rate(%) : 95\n"
+        "HBM Usage Rate(%) : 80\n\nChip ID : 1\nAicore Usage Rate(%) : NA\n"
+    )
+    assert ascend.parse_usages(text) == [
+        NpuUsage(npu=4, chip=0, aicore_ratio=0.95, hbm_used_ratio=0.8),
+        NpuUsage(npu=4, chip=1, aicore_ratio=None),
+    ]
+
+
+def test_watch_lines_with_and_without_chip():
+    text = (
+        "NpuID(Idx) ChipId(Idx) Pwr(W)      Temp(C)     AI Core(%)  AI Cpu(%)   Memory(%)\n"
+        "0           0           161.7       43          17          0           95\n"
+        "NpuID(Idx)  Pwr(W)      Temp(C)     AI Core(%)  AI Cpu(%)   NPU Util(%)    AI Cube(%)\n"
+        "1           -           51          -           0           16             3\n"
+    )
+    first, second = ascend.parse_watch(text)
+    assert first == NpuReading(npu=0, chip=0, power_w=161.7, temp_c=43.0, aicore_ratio=0.17)
+    assert second == NpuReading(npu=1, temp_c=51.0)
 
 
 def test_the_logical_id_names_the_device_and_the_controller_is_none():
@@ -197,3 +239,27 @@ def test_the_library_of_a_950_is_called_by_logical_id(tmp_path):
     assert recording.counters("n0/3")["device_power_w"] == [205.7]
     assert recording.counters("n0/3")["device_utilization"] == [0.99]
     assert recording.notes["sampled_devices.n0"]["n0/3"]["source"] == "dcmi v2"
+
+
+def test_the_allocator_is_asked_only_where_torch_npu_is_loaded(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch_npu", raising=False)
+    assert torch_npu_memory() is None
+    torch = types.ModuleType("torch")
+    torch.npu = types.SimpleNamespace(
+        is_initialized=lambda: True,
+        mem_get_info=lambda: (60, 64),
+        memory_allocated=lambda: 1,
+        max_memory_allocated=lambda: 2,
+        memory_reserved=lambda: 3,
+        max_memory_reserved=lambda: 4,
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "torch_npu", types.ModuleType("torch_npu"))
+    assert torch_npu_memory() == {
+        "allocated_bytes": 1,
+        "allocated_peak_bytes": 2,
+        "reserved_bytes": 3,
+        "reserved_peak_bytes": 4,
+        "device_free_bytes": 60,
+        "device_total_bytes": 64,
+    }

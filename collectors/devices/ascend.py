@@ -17,6 +17,7 @@ _MB: Final = 1 << 20
 _ABSENT: Final = frozenset({"", "-", "NA", "N/A"})
 #: The two-row table prints `Chip  Phy-ID`, two columns; the mapping prints `Chip Phy-ID`, one.
 _INFO_TITLE: Final = re.compile(r"NPU\sID|NPU\sUtil\(%\)|\S+")
+_WATCH_TITLE: Final = re.compile(r"[A-Za-z][A-Za-z ]*\([^)]*\)")
 _UTILIZATION: Final = ("AICore(%)", "NPU Util(%)")
 
 
@@ -41,6 +42,21 @@ class NpuReading:
     utilization_column: str | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True)
+class NpuUsage:
+    """One chip as `npu-smi info -t usages` printed it; ratios are fractions."""
+
+    npu: int
+    chip: int | None = None
+    hbm_total_bytes: int | None = None
+    hbm_used_ratio: float | None = None
+    aicore_ratio: float | None = None
+    aivector_ratio: float | None = None
+    aicpu_ratio: float | None = None
+    ctrlcpu_ratio: float | None = None
+    hbm_bandwidth_ratio: float | None = None
+
+
 def parse_info(text: str) -> list[NpuReading]:
     """Read the table of `npu-smi info`: one reading per chip, in the order of the table.
 
@@ -56,6 +72,31 @@ def parse_info(text: str) -> list[NpuReading]:
             header = []
         elif header:
             readings.extend(_devices(header, rows))
+    return readings
+
+
+def parse_usages(text: str) -> list[NpuUsage]:
+    """Read `npu-smi info -t usages`: one entry per chip, whether its id comes first or last."""
+    usages: list[NpuUsage] = []
+    npu: int | None = None
+    for chip in _property_blocks(text):
+        npu = integer(chip.get("NPU ID")) if "NPU ID" in chip else npu
+        if npu is not None and any("Rate" in key for key in chip):
+            usages.append(_usage(npu, chip))
+    return usages
+
+
+def parse_watch(text: str) -> list[NpuReading]:
+    """Read lines of `npu-smi info watch`, in their order; it prints no bytes, so none are given."""
+    titles: list[str] = []
+    readings: list[NpuReading] = []
+    for line in text.splitlines():
+        if "NpuID" in line:
+            titles = _WATCH_TITLE.findall(line)
+            continue
+        values = line.split()
+        if len(values) == len(titles) and values and values[0].isdigit():
+            readings.append(_watched(dict(zip(titles, values, strict=True))))
     return readings
 
 
@@ -110,6 +151,47 @@ def _reading(npu: int, values: Mapping[str, str]) -> NpuReading:
         hbm_used_bytes=_megabytes(used),
         hbm_total_bytes=_megabytes(total),
         utilization_column=column,
+    )
+
+
+def _watched(values: Mapping[str, str]) -> NpuReading:
+    columns = {title.replace("AI Core", "AICore"): value for title, value in values.items()}
+    column = next((title for title in _UTILIZATION if title in columns), None)
+    return NpuReading(
+        npu=int(columns["NpuID(Idx)"]),
+        chip=integer(columns.get("ChipId(Idx)")),
+        power_w=_number(columns.get("Pwr(W)")),
+        temp_c=_number(columns.get("Temp(C)")),
+        aicore_ratio=_fraction(columns.get(column or "")),
+        utilization_column=column,
+    )
+
+
+def _property_blocks(text: str) -> Iterator[dict[str, str]]:
+    """Yield the `key : value` lines in groups; a key that comes again begins the next chip."""
+    block: dict[str, str] = {}
+    for line in text.splitlines():
+        key, colon, value = (part.strip() for part in line.partition(":"))
+        if not colon:
+            continue
+        if key in block or key == "NPU ID":
+            yield block
+            block = {}
+        block[key] = value
+    yield block
+
+
+def _usage(npu: int, chip: Mapping[str, str]) -> NpuUsage:
+    return NpuUsage(
+        npu=npu,
+        chip=integer(chip.get("Chip ID")),
+        hbm_total_bytes=_megabytes(chip.get("HBM Capacity(MB)")),
+        hbm_used_ratio=_fraction(chip.get("HBM Usage Rate(%)")),
+        aicore_ratio=_fraction(chip.get("Aicore Usage Rate(%)")),
+        aivector_ratio=_fraction(chip.get("Aivector Usage Rate(%)")),
+        aicpu_ratio=_fraction(chip.get("Aicpu Usage Rate(%)")),
+        ctrlcpu_ratio=_fraction(chip.get("Ctrlcpu Usage Rate(%)")),
+        hbm_bandwidth_ratio=_fraction(chip.get("HBM Bandwidth Usage Rate(%)")),
     )
 
 
