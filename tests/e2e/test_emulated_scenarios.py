@@ -77,7 +77,7 @@ def test_rollouters_that_run_ahead_are_caught_up_with_in_steps(tmp_path):
             "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": 4300,
             "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu": 4300,
             "trainer.v1.separate_async.parameter_sync_step": 1,
-            "trainer.v1.separate_async.num_warmup_batches": 6,
+            "trainer.v1.separate_async.num_warmup_batches": 7,
             "trainer.v1.separate_async.hybrid_rollout.enable_switch": False,
             "trainer.test_freq": -1,
         },
