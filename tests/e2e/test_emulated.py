@@ -168,7 +168,6 @@ def test_updates_take_the_time_of_the_cost_model(run, trace, spans, cost):
         by_span.append((update["end_ns"] - update["start_ns"]) / 1e9 / law_s)
     assert len(by_device) >= 3
     assert statistics.median(by_device) == pytest.approx(1.0, rel=0.1)
-    assert min(by_span) > 0.9
     if statistics.median(by_span) > 1.15:
         report = json.loads(cli("analyze", run.folder, "--json").stdout)
         assert "updates ended late" in " ".join(report["trust"]["emulation"]["doubts"])
