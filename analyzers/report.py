@@ -29,6 +29,7 @@ from rlinsight.analyzers.framework.metrics_only import metrics_only
 from rlinsight.analyzers.header import header
 from rlinsight.analyzers.health.dead import SILENT_S
 from rlinsight.analyzers.health.liveness import Liveness, liveness
+from rlinsight.analyzers.health.stalls import needed_prompts
 from rlinsight.analyzers.lengths.growth import step_growth
 from rlinsight.analyzers.lengths.rank_tokens import step_sizes
 from rlinsight.analyzers.lengths.statistics import Lengths, lengths
@@ -38,7 +39,7 @@ from rlinsight.analyzers.staleness.coverage import Coverage, coverage
 from rlinsight.analyzers.staleness.lags import cohort, staleness, trained_in
 from rlinsight.analyzers.staleness.tokens import token_account
 from rlinsight.analyzers.sync.stages import syncs
-from rlinsight.analyzers.tables import Tables, read_tables, within
+from rlinsight.analyzers.tables import Tables, read_tables
 from rlinsight.analyzers.trust import doubts, trust
 from rlinsight.analyzers.verdict import verdict
 from rlinsight.trace.process import Process
@@ -107,7 +108,7 @@ def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Re
             metrics_only=None if pools else metrics_only(tables.metrics, trace.mode),
             activities=tuple(activities.result()),
             steps=steps,
-            step_growth=step_growth(step_sizes(steps, tables.metrics)),
+            step_growth=step_growth(step_sizes(steps, tables.metrics_by_step)),
             trust=trusted,
             segments=segments,
         )
@@ -121,7 +122,7 @@ def _lengths(tables: Tables, window: Window) -> Lengths:
         topology=tables.topology,
         counters=tables.counters,
         spans=tables.spans,
-        metrics=tables.metrics,
+        metrics=tables.metrics_by_step,
         config=tables.config,
     )
 
@@ -139,11 +140,12 @@ def _coverage(tables: Tables, window: Window) -> Coverage:
 
 
 def _quality(tables: Tables, window: Window) -> Quality:
+    metrics = tables.metrics_by_step
     return quality(
         trained_in(tables.samples, window),
-        tables.metrics.filter(pl.col("ts_ns").is_between(*window)),
+        metrics.filter(pl.col("ts_ns").is_between(*window)),
         settled=cohort(tables.samples, tables.requests, window),
-        validations=tables.metrics,
+        validations=metrics,
     )
 
 
@@ -161,7 +163,7 @@ def _defects(trace: Trace, tables: Tables) -> tuple[Defect, ...]:
 def _segments(tables: Tables, window: Window) -> tuple[pl.DataFrame, Evidence]:
     known = Evidence(
         tables.spans,
-        within(tables.requests, window, "submit_ns", "end_ns"),
+        tables.requests,
         tables.samples,
         tables.markers,
         tables.topology,
@@ -182,6 +184,7 @@ def _liveness(trace: Trace, tables: Tables) -> Liveness:
         topology=tables.topology,
         processes=trace.processes,
         now_ns=_now_ns(trace.processes, tables.end_ns),
+        needed=needed_prompts(tables.config, tables.mode),
         ended=trace.manifest.ended_ns is not None,
         succeeded=trace.manifest.exit_code == 0,
     )

@@ -159,7 +159,9 @@ class Trust:
 
     `hook_seconds` is the time spent inside hooks, summed over processes, `hook_share` that per
     wall time of the run. `clock_residual_ns` is the largest error of a clock that was compared
-    with the reference, None where none was. `emulation` is set for a run on emulated devices.
+    with the reference, None where none was. `unknown_lengths` are trained samples of the window
+    without a length, which are taken to be as long as the others. `emulation` is set for a run
+    on emulated devices.
     """
 
     hooks_installed: int
@@ -173,6 +175,7 @@ class Trust:
     hook_share: float | None
     uncalibrated_lanes: tuple[str, ...]
     clock_residual_ns: int | None
+    unknown_lengths: int
     remarks: tuple[str, ...] = ()
     emulation: Emulation | None = None
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import polars as pl
 
 from rlinsight.analyzers.device_time.versions import version_windows
+from rlinsight.analyzers.quality.step_axis import on_step_axis
 from rlinsight.errors import TraceError
 from rlinsight.trace.reader import Trace
 from rlinsight.trace.topology import Lane, Topology
@@ -28,12 +30,18 @@ class Tables:
     versions: pl.DataFrame
     topology: Topology
     config: Mapping[str, Any]
+    mode: str | None
     end_ns: int
 
     @property
     def steps(self) -> pl.DataFrame:
         """Return the driver's ended training steps, in order."""
         return training_steps(self.spans)
+
+    @cached_property
+    def metrics_by_step(self) -> pl.DataFrame:
+        """Return the metrics under training steps, also where they were logged under versions."""
+        return on_step_axis(self.metrics, self.steps, self.mode, self.config)[0]
 
 
 def training_steps(spans: pl.DataFrame) -> pl.DataFrame:
@@ -75,6 +83,7 @@ def read_tables(trace: Trace, lanes: Sequence[str] | None = None) -> Tables:
         versions=version_windows(markers, trace.topology, end_ns),
         topology=topology,
         config=trace.manifest.config,
+        mode=trace.mode,
         end_ns=end_ns,
     )
 

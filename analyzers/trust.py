@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import polars as pl
+
 from rlinsight.analyzers.device_time.window import MIN_VERSIONS
 from rlinsight.analyzers.emulation import emulation
 from rlinsight.analyzers.result import PoolReport, Trust, WindowInfo
+from rlinsight.analyzers.staleness.lags import trained_in
 from rlinsight.analyzers.tables import Tables
 from rlinsight.trace.manifest import Manifest
 from rlinsight.trace.reader import Trace
@@ -44,6 +47,7 @@ def trust(
         hook_share=manifest.hook_ns / wall_ns if manifest.processes and wall_ns else None,
         uncalibrated_lanes=tuple(sorted(trace.uncalibrated_lanes)),
         clock_residual_ns=_clock_residual_ns(manifest),
+        unknown_lengths=_unknown_lengths(tables.samples, window),
         remarks=_remarks(manifest, pools),
         emulation=emulated,
     )
@@ -69,12 +73,19 @@ def doubts(trusted: Trust, window: WindowInfo, versions: int) -> list[str]:
     if hooks | trusted.hook_errors.keys():
         count = len(hooks | trusted.hook_errors.keys())
         found.append(f"hooks that failed or were skipped: {count}")
+    if trusted.unknown_lengths:
+        found.append(f"trained samples of unknown length: {trusted.unknown_lengths}")
     if trusted.uncalibrated_lanes:
         count = len(trusted.uncalibrated_lanes)
         found.append(f"lanes whose clocks are not calibrated against the others: {count}")
     if trusted.emulation is not None:
         found += trusted.emulation.doubts
     return found
+
+
+def _unknown_lengths(samples: pl.DataFrame, window: tuple[int, int]) -> int:
+    tokens = pl.col("prompt_tokens") + pl.col("response_tokens")
+    return trained_in(samples, window).filter(tokens.is_null()).height
 
 
 def _wall_ns(trace: Trace, scale: float) -> float | None:

@@ -74,8 +74,46 @@ def test_workers_are_read_from_the_requests_of_a_batch(tmp_path):
     t.gen(1, 9, response_tokens=80)
     t.gen(0, 4, "replica1", response_tokens=40)
     t.gen(0, 99, "replica1", response_tokens=9, validate=True)
-    rows = workers_of_requests(t.open().requests.collect()).rows()
-    assert rows == [("replica0", 9.0, 130, 80), ("replica1", 4.0, 40, 40)]
+    t.gen(20, 22, response_tokens=30)
+    begins = pl.Series([0, 20 * S])
+    assert workers_of_requests(t.open().requests.collect(), begins).rows() == [
+        (0, "replica0", 9.0, 130, 80),
+        (0, "replica1", 4.0, 40, 40),
+        (1, "replica0", 2.0, 30, 30),
+    ]
+
+
+def batches(t: Timeline, slow_s: float, every_s: float = 20) -> None:
+    """Six batches, each a response on two replicas, one of which takes `slow_s` instead of 8 s."""
+    for i in range(6):
+        begin = every_s * i
+        t.step(i + 1, begin, begin + every_s)
+        t.trained(f"s{i}", begin + every_s - 1, (1, 100), i + 1)
+        t.gen(begin, begin + 8, "replica0", response_tokens=100)
+        t.gen(begin, begin + slow_s, "replica1", response_tokens=100)
+
+
+def test_a_slow_replica_is_seen_in_every_batch_and_not_over_the_window(tmp_path):
+    t = Timeline(tmp_path / "t", topology())
+    batches(t, slow_s=16)
+    found = t.open().analyze().balance.batch
+    assert (found.verdict, found.slowest, found.idle_ratio) == ("slow_replica", "replica1", 0.25)
+
+
+def test_work_that_streams_has_no_batches(tmp_path):
+    t = Timeline(tmp_path / "t", topology())
+    batches(t, slow_s=16, every_s=10)
+    assert t.open().analyze().balance.batch is None
+
+
+def test_a_hybrid_replica_that_was_lent_for_a_while_is_in_no_batch_with_standalone_ones(tmp_path):
+    lanes = [
+        rlinsight.Lane(f"replica{i}", role="replica", engine_kind=kind, capacity=4)
+        for i, kind in enumerate(("hybrid", "standalone"))
+    ]
+    t = Timeline(tmp_path / "t", rlinsight.Topology(devices=TOPOLOGY.devices, lanes=lanes))
+    batches(t, slow_s=16)
+    assert t.open().analyze().balance.batch is None
 
 
 def test_a_replica_that_takes_twice_the_time_per_token_is_slow(tmp_path):
@@ -219,3 +257,21 @@ def test_unknown_tokens_stay_unknown(tmp_path):
     found = rank_balance(t.open().spans.collect(), topology())
     assert (found.dp_imbalance, found.lost_share) == (None, None)
     assert [rank.tokens for rank in found.ranks] == [300, None]
+
+
+@pytest.mark.parametrize(("mode", "named"), [("fully_async", "test_freq"), ("sync", "save_freq")])
+def test_a_validation_is_named_by_its_setting_in_the_unit_of_the_mode(tmp_path, mode, named):
+    """Every 8th step waits: 2 versions of 4 steps in fully_async, 8 steps in the other modes."""
+    config = {
+        "trainer": {"test_freq": 2, "save_freq": 8},
+        "async_training": {"trigger_parameter_sync_step": 4},
+    }
+    t = Timeline(tmp_path / "t", mode=mode, config=config)
+    for step in range(1, 49):
+        begin = 20 * step
+        t.step(step, begin, begin + 20)
+        t.gen(begin, begin + 20)
+        t.span("trainer", "update_actor", begin, begin + (20 if step % 8 else 10), step=step)
+        t.trained(f"s{step}", begin + 1, (1, 1), step)
+    (found, *_) = t.open().analyze().balance.periodic
+    assert (found.period_steps, found.settings) == (8, (f"trainer.{named}",))

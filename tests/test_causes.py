@@ -146,6 +146,53 @@ def test_full_replicas_are_no_long_tail(t):
     assert causes(t, "trainer") == {"wait_samples": 8.0}
 
 
+@pytest.mark.parametrize("hybrids", [0, 3])
+def test_sleeping_hybrid_replicas_are_no_empty_slots(tmp_path, hybrids):
+    lent = [
+        rlinsight.Lane(f"hybrid{i}", role="replica", engine_kind="hybrid", capacity=4)
+        for i in range(hybrids)
+    ]
+    t = Timeline(tmp_path / "t", TOPOLOGY.merge(rlinsight.Topology(lanes=lent)))
+    t.step(1, 0, 20)
+    busy_trainer(t, (10, 18))
+    produced(t, [5, 6, 7, 8, 9, 12, 15, 18], at=18)
+    for _ in range(4):
+        t.gen(0, 20)
+    assert causes(t, "trainer") == {"wait_samples": 8.0}
+
+
+def test_a_hybrid_replica_that_answers_has_slots(tmp_path):
+    """From 12 on both replicas have one request, 2 of 8 slots; from 15 on 1 of 4."""
+    lent = rlinsight.Lane("hybrid0", role="replica", engine_kind="hybrid", capacity=4)
+    t = Timeline(tmp_path / "t", TOPOLOGY.merge(rlinsight.Topology(lanes=[lent])))
+    t.step(1, 0, 20)
+    busy_trainer(t, (10, 18))
+    produced(t, [5, 6, 7, 8, 9, 12, 15, 18], at=18)
+    for _ in range(3):
+        t.gen(0, 12)
+    t.gen(12, 15, "hybrid0")
+    t.gen(0, 18)
+    assert causes(t, "trainer") == {"wait_samples": 2.0, "long_tail": 6.0}
+
+
+def test_a_last_sample_that_is_in_no_engine_any_more_is_a_tail(t):
+    """Its answer came at 12; a tool or the reward takes until 18."""
+    busy_trainer(t, (10, 18))
+    produced(t, [5, 6, 7, 8, 9, 12, 12, 18], at=18)
+    for _ in range(4):
+        t.gen(0, 12)
+    assert causes(t, "trainer") == {"wait_samples": 2.0, "long_tail": 6.0}
+
+
+def test_an_empty_engine_is_no_tail_while_the_rollouter_pauses(t):
+    busy_trainer(t, (10, 18))
+    produced(t, [5, 6, 7, 8, 9, 12, 12, 18], at=18)
+    for _ in range(4):
+        t.gen(0, 12)
+    t.span("rollouter", "paused", 12, 18, attrs={"reason": "staleness_quota"})
+    assert causes(t, "trainer") == {"wait_samples": 8.0}
+
+
 def test_sleeping_until_the_next_poll(tmp_path):
     """All samples are there at 9, the buffer polls at 8 and 10."""
     topology = rlinsight.Topology(lanes=[rlinsight.Lane("replay_buffer", role="queue")]).merge(
@@ -172,6 +219,13 @@ def test_a_silent_replica_has_no_prompts_and_an_unheard_one_is_unknown(t):
     busy_trainer(t)
     t.gen(0, 12)
     assert causes(t, "rollouter") == {"no_prompts": 8.0}
+
+
+def test_a_replica_heard_before_the_window_is_known_to_be_silent_in_it(t):
+    busy_trainer(t)
+    t.gen(0, 4)
+    totals = t.open().analyze(window=(5 * S, 20 * S)).bubbles.totals
+    assert {c.cause: c.device_seconds for c in totals} == {"no_prompts": 15.0}
 
 
 def test_without_request_records_the_cause_is_unknown(t):

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 from gating import cli, gate_runs
+from timelines import S, Timeline
 
 import rlinsight
 from rlinsight.analyzers.compare.compare import compare
 from rlinsight.analyzers.compare.configs import Variable, differences, variable
-from rlinsight.analyzers.compare.entrant import entrant
+from rlinsight.analyzers.compare.entrant import Entrant, entrant
+from rlinsight.analyzers.compare.guard import losses
 from rlinsight.analyzers.compare.progress import Common, Mark, common, window_of
 from rlinsight.analyzers.compare.result import ComparedRun, Comparison
 from rlinsight.errors import RlinsightError, TraceError
@@ -243,3 +245,26 @@ def test_json_holds_what_the_documentation_lists(compared):
     assert {part.name for part in fields(Comparison)} <= listed
     assert {part.name for part in fields(ComparedRun)} <= listed
     json.dumps(compared.to_dict(), allow_nan=False)
+
+
+def learning(path: Path, updates: int) -> Entrant:
+    """64 steps whose accuracy is a hundredth per step, a sync every `updates` of them."""
+    t = Timeline(path)
+    for step in range(1, 65):
+        t.step(step, 10 * step, 10 * step + 10, param_version=(step - 1) // updates)
+        t.span("trainer", "update_actor", 10 * step, 10 * step + 10, step=step)
+        t.trained(f"s{step}", 10 * step + 1, (1, 99), step, reward=0.5)
+        t.gen(10 * step, 10 * step + 10)
+        if step % 8 == 0:
+            at = {"ts_ns": (10 * step + 10) * S}
+            t.writer.metric("val-core/acc", 0.01 * step, step=step // updates, **at)
+    return entrant(path.name, t.open())
+
+
+def test_runs_that_sync_at_other_steps_are_held_against_each_other_at_equal_training(tmp_path):
+    often, seldom = learning(tmp_path / "often", 4), learning(tmp_path / "seldom", 8)
+    for before, after in ((often, seldom), (seldom, often)):
+        assert losses(before, after, compare([before, after])) == ()
+    ends = {run.name: curve.x[-1] for run in (often, seldom) for curve in run.curves
+            if curve.figure == "val-core/acc"}  # fmt: skip
+    assert ends == {"often": 64, "seldom": 64}

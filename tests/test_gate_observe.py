@@ -254,3 +254,14 @@ def test_the_key_is_of_the_content():
 def test_the_modes_differ():
     keys = {identity_key(identity(rlinsight.open(SAMPLES / mode).manifest)) for mode in MODES}
     assert len(keys) == len(MODES)
+
+
+def test_samples_of_unknown_length_are_as_long_as_the_others_of_their_window(tmp_path):
+    t = timeline(tmp_path / "t", 8)
+    for i in range(8):
+        t.writer.sample(sample_uid=f"u{i}", fate="trained", consumed_ns=(10 * i + 5) * S)
+    whole = observe(timeline(tmp_path / "whole", 8).open())
+    half = observe(t.open())
+    known = {name: sum(run.windows["tokens"]) for name, run in (("half", half), ("whole", whole))}
+    assert known["half"] == 2 * known["whole"]
+    assert sum(half.windows["samples"]) == 2 * sum(whole.windows["samples"])

@@ -256,13 +256,15 @@ def test_case_late_slow_steps_balanced():
     assert drift.slope_tokens_per_step > 0
 
 
-def growth(seconds, tokens, imbalance):
+def growth(seconds, tokens, imbalance, waited=0.0):
+    columns = {
+        "seconds": seconds,
+        "work_seconds": [s - w for s, w in zip(seconds, [0.0, 0.0, waited], strict=True)],
+        "tokens": tokens,
+        "dp_imbalance": imbalance,
+    }
     return step_growth(
-        pl.DataFrame(
-            {"seconds": seconds, "tokens": tokens, "dp_imbalance": imbalance},
-            schema={"seconds": pl.Float64, "tokens": pl.Float64, "dp_imbalance": pl.Float64},
-            strict=False,
-        )
+        pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Float64), strict=False)
     )
 
 
@@ -282,9 +284,14 @@ def test_what_makes_late_steps_longer(late, verdict):
     assert growth(seconds, tokens, imbalance).verdict == verdict
 
 
+def test_steps_that_only_wait_longer_do_not_train_slower():
+    found = growth([10, 10, 28], [1000, 1000, 1000], [0.0, 0.0, 0.0], waited=18)
+    assert (found.verdict, found.pace_ratio, found.waiting_ratio) == ("waiting", 1.0, 2.8)
+
+
 def test_the_factors_multiply_to_the_whole():
-    found = growth([10, 20, 60], [1000, 1500, 2000], [0.1, 0.1, 0.21])
-    product = found.tokens_ratio * found.imbalance_ratio * found.pace_ratio
+    found = growth([10, 20, 60], [1000, 1500, 2000], [0.1, 0.1, 0.21], waited=5)
+    product = found.tokens_ratio * found.imbalance_ratio * found.pace_ratio * found.waiting_ratio
     assert product == pytest.approx(found.seconds_ratio)
     assert (found.tokens_ratio, found.imbalance_ratio) == (2.0, pytest.approx(1.1))
 

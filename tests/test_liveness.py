@@ -87,6 +87,22 @@ def test_case_near_full_buffer_stall(t):
     assert found.forbids_tuning
 
 
+def test_what_an_update_needs_is_read_from_the_configuration(tmp_path):
+    """64 prompts in two updates between syncs; the buffer of the validation is another."""
+    config = {
+        "data": {"train_batch_size": 64},
+        "trainer": {"v1": {"separate_async": {"parameter_sync_step": 2}}},
+    }
+    t = Timeline(tmp_path / "t", TWO, mode="separate_async", config=config)
+    end = steps(t, 5)
+    for lane, depth in (("replay_buffer", 31), ("replay_buffer/val", 30)):
+        t.writer.counter("replay_finished", depth, lane=lane, ts_ns=round(end * S))
+    t.gen(end, end + 3600)
+    alarms = t.open().analyze().liveness.alarms
+    (alarm,) = (one for one in alarms if one.kind == "near_full_stall")
+    assert (alarm.lane, alarm.evidence["needed"]) == ("replay_buffer", 32)
+
+
 def test_a_buffer_that_is_emptied_in_time_is_no_stall(t):
     end = steps(t, 5)
     for i, depth in enumerate([125, 127, 128, 0]):

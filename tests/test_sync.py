@@ -148,3 +148,16 @@ def test_a_cache_that_is_not_warm_by_the_next_update_is_counted(tmp_path):
     trace = t.open()
     (found,) = cache_warm_up(trace.counters.collect(), trace.markers.collect())
     assert (found.updates, found.unrecovered, found.recovery_s) == (2, 1, 5.0)
+
+
+def test_the_trend_is_of_the_run_and_the_means_of_the_window(tmp_path):
+    """A steady window leaves out just the syncs beside which the later ones have grown."""
+    t = Timeline(tmp_path / "t")
+    for version in range(1, 21):
+        at, took = 100.0 * version, 1 if version <= 10 else 30
+        t.span("trainer", "weight_sync", at, at + took, param_version=version)
+    trace = t.open()
+    tables = (trace.spans.collect(), trace.markers.collect(), trace.topology)
+    (kind,) = syncs(*tables, window=(1150 * S, 2100 * S)).by_backend.values()
+    assert (kind.syncs, kind.mean_s["total"]) == (9, 30.0)
+    assert (kind.trend.syncs, kind.trend.growth, kind.trend.growing) == (19, 30.0, True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import polars as pl
 
 from rlinsight.analyzers.quality.guard import metric_curve, reward_curve
+from rlinsight.analyzers.quality.step_axis import Axis, on_step_axis
 from rlinsight.analyzers.result import Report
+from rlinsight.analyzers.tables import training_steps
 from rlinsight.trace.reader import Trace
-
-Axis = Literal["parameter version", "training step"]
 
 THROUGHPUT: Final = "tokens/s/device"
 IDLE: Final = "trainer idle"
@@ -55,12 +55,17 @@ def _windows(report: Report) -> Iterator[Curve]:
 
 def _learning(trace: Trace) -> Iterator[Curve]:
     metrics = trace.metrics.collect().with_columns(pl.col("key").cast(pl.String))
-    rewards, _ = reward_curve(trace.samples.collect(), metrics)
+    samples = trace.samples.collect()
+    steps = training_steps(trace.spans.filter(pl.col("activity") == "step").collect())
+    metrics, axis = on_step_axis(metrics, steps, trace.mode, trace.manifest.config)
+    rewards, source = reward_curve(samples, metrics)
     keys = metrics.filter(pl.col("key").str.starts_with("val-core/"))["key"].unique().sort()
-    for name, rows in ((REWARD, rewards), *((key, metric_curve(metrics, key)) for key in keys)):
-        known = rows.drop_nulls()
+    rows = {key: (axis, metric_curve(metrics, key)) for key in keys}
+    rows = {REWARD: ("training step" if source == "samples" else axis, rewards)} | rows
+    for name, (over, curve) in rows.items():
+        known = curve.drop_nulls()
         if not known.is_empty():
-            yield _curve(name, "training step", known["step"].to_list(), known["value"].to_list())
+            yield _curve(name, over, known["step"].to_list(), known["value"].to_list())
 
 
 def _curve(figure: str, axis: Axis, x: Sequence[float], y: Sequence[float | None]) -> Curve:

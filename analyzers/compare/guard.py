@@ -5,7 +5,7 @@
 | `rollout_corr/kl` | its level rose (healthy, raised, broken) |
 | effective sample size | it collapsed, and had not before |
 | mean reward | it is really lower over the steps that both runs have |
-| validation accuracy | at the last step that both validated at, more than `ACCURACY` lower |
+| validation accuracy | more than `ACCURACY` lower at the last training step that both know |
 | reward volatility | more than `VOLATILITY` times what it was |
 
 Two short runs cannot show that quality was kept, only that it was clearly lost; accuracy and
@@ -89,7 +89,8 @@ def _volatility(before: Entrant, after: Entrant) -> Iterator[str]:
 
 
 def _is_accuracy(curve: Curve) -> bool:
-    return curve.figure.startswith("val-core/")
+    """Whether this is an accuracy over updates: versions of two runs are not the same training."""
+    return curve.figure.startswith("val-core/") and curve.axis == "training step"
 
 
 def _values(curve: Curve) -> dict[float, float]:

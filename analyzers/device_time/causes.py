@@ -24,7 +24,7 @@ from functools import cached_property
 
 import polars as pl
 
-from rlinsight.analyzers.device_time.intervals import EMPTY, intersect, level, union
+from rlinsight.analyzers.device_time.intervals import EMPTY, intersect, union
 from rlinsight.analyzers.device_time.occupancy import device_names
 from rlinsight.analyzers.device_time.states import STATE_ID
 from rlinsight.analyzers.tables import within
@@ -39,10 +39,10 @@ TAIL_SLOT_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Evidence:
-    """The records of a run that explain idleness; of `spans`, `on` takes those in the window."""
+    """The records of a run that explain idleness; what is used of them is within the window."""
 
     spans: pl.DataFrame
-    requests: pl.DataFrame
+    all_requests: pl.DataFrame
     samples: pl.DataFrame
     markers: pl.DataFrame
     topology: Topology
@@ -57,6 +57,17 @@ class Evidence:
             within(mine, self.window, "start_ns", "end_ns")
             .select("start_ns", end_ns=pl.col("end_ns").fill_null(self.window[1]))
             .collect()
+        )
+
+    @cached_property
+    def requests(self) -> pl.DataFrame:
+        """The requests of the window."""
+        return within(self.all_requests, self.window, "submit_ns", "end_ns")
+
+    def in_flight(self, requests: pl.DataFrame) -> pl.DataFrame:
+        """Return when each of `requests` was in flight; an open one is to the window's end."""
+        return requests.select(
+            start_ns="submit_ns", end_ns=pl.col("end_ns").fill_null(self.window[1])
         )
 
     @cached_property
@@ -108,10 +119,8 @@ def _for_devices(
 
 
 def _validating(known: Evidence) -> pl.DataFrame:
-    requests = known.requests.filter(pl.col("validate").fill_null(value=False)).select(
-        start_ns="submit_ns", end_ns=pl.col("end_ns").fill_null(known.window[1])
-    )
-    return pl.concat([requests, known.on({"rollouter"}, "validate")])
+    validating = known.requests.filter(pl.col("validate").fill_null(value=False))
+    return pl.concat([known.in_flight(validating), known.on({"rollouter"}, "validate")])
 
 
 def _batches(known: Evidence) -> pl.DataFrame:
@@ -156,17 +165,53 @@ def _tails(batches: pl.DataFrame) -> pl.DataFrame:
 
 
 def _underfilled(known: Evidence) -> pl.DataFrame:
-    """When the replicas together run less than half of what they could."""
-    capacity = [lane.capacity for lane in known.topology.replicas()]
-    if not capacity or None in capacity:
+    """When the replicas together run less than half of what they could.
+
+    Beside standalone replicas, hybrid ones count while they answer requests: at other times they
+    sleep or train. Where nothing runs since the rollouter pauses, that is no tail.
+    """
+    lent = known.topology.replicas("hybrid") if known.topology.replicas("standalone") else []
+    slots = {lane.id: lane.capacity for lane in known.topology.replicas()}
+    if not slots or None in slots.values() or known.requests.is_empty():
         return EMPTY
-    running = level(
-        known.requests.select(
-            start_ns="submit_ns", end_ns=pl.col("end_ns").fill_null(known.window[1])
-        )
+    always = sum(slots[lane] or 0 for lane in slots.keys() - {lane.id for lane in lent})
+    start, end = known.window
+    window = pl.DataFrame({"start_ns": [start], "end_ns": [end]})
+    running = known.in_flight(known.requests)
+    changes = [
+        _changes(window, slots=always),
+        _changes(running, running=1),
+        _changes(known.on({"rollouter"}, "paused"), paused=1),
+    ]
+    for lane in lent:
+        busy = union(known.in_flight(known.requests.filter(pl.col("lane") == lane.id)))
+        changes.append(_changes(busy, slots=lane.capacity or 0))
+    state = (
+        pl.concat(changes)
+        .group_by("start_ns")
+        .agg(pl.col("slots", "running", "paused").sum())
+        .sort("start_ns")
+        .with_columns(pl.col("slots", "running", "paused").cum_sum())
+        .with_columns(end_ns=pl.col("start_ns").shift(-1))
     )
-    limit = TAIL_SLOT_SHARE * sum(c for c in capacity if c is not None)
-    return running.filter(pl.col("count") < limit).select(*EMPTY.columns)
+    few = pl.col("running") < TAIL_SLOT_SHARE * pl.col("slots")
+    held_back = (pl.col("running") == 0) & (pl.col("paused") > 0)
+    return state.filter(few & ~held_back).select(*EMPTY.columns)
+
+
+def _changes(
+    intervals: pl.DataFrame, *, slots: int = 0, running: int = 0, paused: int = 0
+) -> pl.DataFrame:
+    """Return what is more from each start on, and less from each end."""
+    amounts = {"slots": slots, "running": running, "paused": paused}
+    up, down = (
+        intervals.select(
+            pl.col(column).alias("start_ns"),
+            *(pl.lit(sign * value, pl.Int64).alias(name) for name, value in amounts.items()),
+        )
+        for column, sign in (("start_ns", 1), ("end_ns", -1))
+    )
+    return pl.concat([up, down])
 
 
 def _lost_resumes(known: Evidence) -> pl.DataFrame:
@@ -181,8 +226,8 @@ def _lost_resumes(known: Evidence) -> pl.DataFrame:
 
 
 def _without_requests(known: Evidence) -> pl.DataFrame:
-    """A replica that has recorded a request tells by silence that it has none."""
-    heard = set(known.requests["lane"].unique())
+    """A replica that has ever recorded a request tells by silence that it has none."""
+    heard = set(known.all_requests["lane"].unique())
     lanes = [lane for lane in known.topology.replicas() if lane.id in heard]
     devices = sorted({device for lane in lanes for device in lane.devices})
     rollout = set(known.devices("rollout"))

@@ -11,6 +11,7 @@ import polars as pl
 from rlinsight.analyzers.device_time.pools import POOL_NAMES
 from rlinsight.analyzers.device_time.states import kind
 from rlinsight.analyzers.device_time.steady import bootstrap_interval
+from rlinsight.analyzers.device_time.trained import tokens_of_all
 from rlinsight.trace.topology import Topology
 
 
@@ -19,7 +20,8 @@ class VersionRow:
     """One version window, clipped to the analysis window. `idle_ratio` is per pool.
 
     Trained tokens (prompt + response) and samples are those consumed in it; None where the run
-    recorded no trained sample, tokens also where no length of the window's samples is known.
+    recorded no trained sample, tokens also where no length of the window's samples is known
+    (see `tokens_of_all`).
     """
 
     version: int
@@ -119,4 +121,4 @@ def _trained_per_window(
         return [None] * len(count), [n if len(ordered) else None for n in count]
     tokens = (sums[end] - sums[start]).tolist()
     told = zip(tokens, lengths, count, strict=True)
-    return [t if known_lengths or not n else None for t, known_lengths, n in told], count
+    return [tokens_of_all(*window) for window in told], count

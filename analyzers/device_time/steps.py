@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from rlinsight.analyzers.device_time.intervals import covered
+from rlinsight.analyzers.device_time.trained import tokens_of_all
 from rlinsight.analyzers.result import ActivityTime, StepRow
 from rlinsight.analyzers.tables import training_steps
 from rlinsight.trace.topology import Topology
@@ -109,14 +110,14 @@ def _phases_in_steps(spans: pl.DataFrame, steps: pl.DataFrame) -> dict[int, dict
 
 
 def _trained(samples: pl.DataFrame) -> dict[int, tuple[int | None, int]]:
-    """Return step -> (tokens, samples); tokens None where no sample has a known length."""
+    """Return step -> (tokens, samples); tokens as in `tokens_of_all`."""
     tokens = pl.col("prompt_tokens") + pl.col("response_tokens")
     table = (
         samples.filter((pl.col("fate") == "trained") & pl.col("trained_step").is_not_null())
         .group_by("trained_step")
-        .agg(
-            tokens=pl.when(tokens.count() > 0).then(tokens.sum()),
-            samples=pl.len(),
-        )
+        .agg(tokens=tokens.sum(), known=tokens.count(), samples=pl.len())
     )
-    return {step: (tokens, count) for step, tokens, count in table.iter_rows()}
+    return {
+        step: (tokens_of_all(known_tokens, known, count), count)
+        for step, known_tokens, known, count in table.iter_rows()
+    }

@@ -8,6 +8,7 @@ import polars as pl
 
 from rlinsight.analyzers.device_time.per_window import VersionRow
 from rlinsight.analyzers.device_time.steady import bootstrap_interval
+from rlinsight.analyzers.device_time.trained import tokens_of_all
 from rlinsight.analyzers.result import Estimate, Throughput
 
 
@@ -20,9 +21,9 @@ def throughput(
     """Return trained work consumed within `window` (epoch nanoseconds).
 
     Tokens are prompt + response, divided by the seconds of the window and by all `devices`
-    of the job, as verl's `perf/throughput` counts them; a sample of unknown length counts as
-    a sample only. The 95 % intervals are moving-block bootstraps over version windows. None
-    where no trained sample is known: nothing recorded is not a throughput of 0.
+    of the job, as verl's `perf/throughput` counts them; a sample of unknown length is taken
+    to be as long as the others. The 95 % intervals are moving-block bootstraps over version
+    windows. None where no trained sample is known: nothing recorded is not a throughput of 0.
     """
     start, end = window
     trained = samples.filter(
@@ -32,7 +33,7 @@ def throughput(
     if trained.is_empty() or seconds <= 0 or devices == 0:
         return Throughput(Estimate(None), Estimate(None), None, None)
     lengths = (trained["prompt_tokens"] + trained["response_tokens"]).drop_nulls()
-    tokens = int(lengths.sum()) if len(lengths) else None
+    tokens = tokens_of_all(int(lengths.sum()), len(lengths), len(trained))
     per_device = [(row.trained_tokens, row.duration_s * devices) for row in versions]
     per_job = [(row.trained_samples, row.duration_s) for row in versions]
     return Throughput(

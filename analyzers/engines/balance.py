@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from rlinsight.analyzers.config import count
 from rlinsight.analyzers.engines.periodic import ConstantGap, Periodicity, constant_gap, periodic
 from rlinsight.analyzers.engines.pressure import KvPressure, kv_pressure
 from rlinsight.analyzers.engines.ranks import RankBalance, rank_balance
@@ -20,14 +21,15 @@ from rlinsight.analyzers.engines.stragglers import BatchSpeed, batch_speed, work
 from rlinsight.analyzers.tables import Tables, within
 
 Window = tuple[int, int]
-_FREQUENCIES = ("test_freq", "save_freq")
+_FREQUENCIES = ("trainer.test_freq", "trainer.save_freq")
 
 
 @dataclass(frozen=True)
 class Balance:
     """None or empty where too little was recorded to tell.
 
-    `batch` compares the replicas over the window: long tail, or a slow device. `periodic` are
+    `batch` compares the replicas of one kind within the steps of the window: long tail, or a
+    slow device; None where batches overlap. `periodic` are
     patterns of all bubbles over the steps, `constant_gap` is set where all are equally long;
     both in wall time, whatever number of devices idles. `versions` and `kv_pressure` are of the
     whole run.
@@ -48,13 +50,15 @@ def balance(tables: Tables, gaps: pl.DataFrame, window: Window) -> Balance:
     topology = tables.topology
     requests = within(tables.requests, window, "submit_ns", "end_ns")
     kind = "standalone" if topology.replicas("standalone") else "hybrid"
-    workers = workers_of_requests(requests)
+    lanes = [replica.id for replica in topology.replicas(kind)]
     steps = tables.steps.filter(pl.col("start_ns").is_between(*window))
     return Balance(
         requests=request_spread(requests, topology, window, engine_kind=kind),
         versions=replica_versions(tables.markers, topology, tables.end_ns, engine_kind=kind),
         replicas=replica_speeds(requests, {r.id: r.engine_kind for r in topology.replicas()}),
-        batch=batch_speed(workers),
+        batch=batch_speed(
+            workers_of_requests(requests.filter(pl.col("lane").is_in(lanes)), steps["start_ns"])
+        ),
         ranks=rank_balance(_updates(tables, window), topology),
         kv_pressure=kv_pressure(tables.counters),
         periodic=periodic(gaps, steps.select("step", "start_ns"), _frequencies(tables)),
@@ -68,10 +72,8 @@ def _updates(tables: Tables, window: Window) -> pl.DataFrame:
 
 
 def _frequencies(tables: Tables) -> dict[str, int]:
-    trainer = tables.config.get("trainer")
-    settings = trainer if isinstance(trainer, dict) else {}
-    return {
-        f"trainer.{key}": settings[key]
-        for key in _FREQUENCIES
-        if isinstance(settings.get(key), int) and settings[key] > 0
-    }
+    """Return the configured frequencies in training steps; fully_async counts them in versions."""
+    updates = count(tables.config, "async_training.trigger_parameter_sync_step")
+    each = updates or 1 if tables.mode == "fully_async" else 1
+    found = {key: count(tables.config, key) for key in _FREQUENCIES}
+    return {key: every * each for key, every in found.items() if every is not None}

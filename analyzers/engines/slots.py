@@ -4,7 +4,8 @@ Problem: a replica with one long response left occupies its device exactly as a 
 so busy time alone hides the long tail. Definition: slot utilization = integral of the running
 requests over the window / (capacity x window), validation included.
 
-What runs is what the engine's own counter `running_requests` says. Where it was not recorded,
+What runs is what the engine's own counter `running_requests` says, over the part of the window
+that it covers: before its first row nothing is known. Where it was not recorded,
 requests in flight stand for it (Little's law); they include those that wait inside the server,
 so a value above 1 then says that requests queue in front of the engine. Nothing is clamped.
 
@@ -164,6 +165,7 @@ def _times(levels: pl.DataFrame, limits: pl.DataFrame) -> dict[str, dict[str, in
         levels.join(known, on="lane", how="left")
         .group_by("lane")
         .agg(
+            covered_ns=width.sum(),
             request_ns=(width * running).sum(),
             peak=running.max(),
             generating_ns=width.filter(running > 0).sum(),
@@ -178,7 +180,7 @@ def _lane_slots(
     lane: Lane, in_flight: dict[str, int], counted: dict[str, int] | None, width: int
 ) -> LaneSlots:
     row = counted or in_flight
-    mean = row["request_ns"] / width
+    mean = row["request_ns"] / row["covered_ns"]
     return LaneSlots(
         lane=lane.id,
         engine_kind=lane.engine_kind,

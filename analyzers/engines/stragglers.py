@@ -34,7 +34,7 @@ SLOW = 1.25
 
 @dataclass(frozen=True)
 class WorkerSpeed:
-    """One worker's part in a batch; speeds in tokens per second."""
+    """One worker's part in a batch, of several batches the mean; speeds in tokens per second."""
 
     lane: str
     seconds: float
@@ -48,8 +48,9 @@ class WorkerSpeed:
 class BatchSpeed:
     """Why the workers of a batch end at different times.
 
-    `idle_ratio` = 1 - mean / max of the workers' seconds; `slowest` is the last to end, named
-    as a slow device only if the verdict is `slow_replica`.
+    `idle_ratio` = 1 - mean / max of the workers' seconds, of several batches the sum of the
+    means over the sum of the maxima; `slowest` is the last to end (on average), named as a slow
+    device only if the verdict is `slow_replica`.
     """
 
     verdict: Verdict
@@ -59,22 +60,26 @@ class BatchSpeed:
 
 
 def batch_speed(workers: pl.DataFrame) -> BatchSpeed | None:
-    """Return the verdict on one batch.
+    """Return the verdict on one batch, or on several one after the other.
 
     `workers` has one row each: lane, seconds, tokens (all of the worker), max_tokens (its
-    longest response). None with fewer than two workers that did something.
+    longest response), and `batch` where there are several. None with fewer than two workers
+    that did something.
     """
+    if "batch" not in workers.columns:
+        workers = workers.with_columns(batch=pl.lit(0))
+    known = workers.filter((pl.col("seconds") > 0) & (pl.col("tokens") > 0))
     rows = [
         WorkerSpeed(lane, s, tokens, longest, longest / s, tokens / s)
-        for lane, s, tokens, longest in workers.select(
-            "lane", "seconds", "tokens", "max_tokens"
-        ).iter_rows()
-        if s > 0 and tokens > 0
+        for lane, s, tokens, longest in known.group_by("lane")
+        .agg(pl.col("seconds", "tokens", "max_tokens").mean())
+        .sort("lane")
+        .iter_rows()
     ]
     if len(rows) < 2:
         return None
-    seconds = [row.seconds for row in rows]
-    idle = 1 - sum(seconds) / len(seconds) / max(seconds)
+    each = known.group_by("batch").agg(mean=pl.col("seconds").mean(), max=pl.col("seconds").max())
+    idle = 1 - float(each["mean"].sum()) / float(each["max"].sum())
     slowest = max(rows, key=lambda row: row.seconds)
     return BatchSpeed(_verdict(idle, rows, slowest), idle, slowest.lane, tuple(rows))
 
@@ -98,21 +103,38 @@ def _spread(speeds: Sequence[float]) -> float:
     return max(speeds) / min(speeds) - 1
 
 
-def workers_of_requests(requests: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows `batch_speed` takes, one a replica, from the requests of one batch.
+def workers_of_requests(requests: pl.DataFrame, begins: pl.Series) -> pl.DataFrame:
+    """Return the rows `batch_speed` takes, one a batch and replica, from finished requests.
 
-    A worker's seconds run from the first submission in the batch to its last completion.
+    A batch is what was submitted between one of `begins` (ns, ascending) and the next. A
+    worker's seconds run from the first submission in the batch to its last completion. Nothing
+    where most batches begin before the one before has ended: work that streams has no batches.
     Validation, aborted and unfinished requests are left out.
     """
-    done = finished(requests)
+    starts = pl.DataFrame({"begin_ns": begins}).with_row_index("batch")
+    done = (
+        finished(requests)
+        .sort("submit_ns")
+        .join_asof(starts, left_on="submit_ns", right_on="begin_ns")
+        .filter(pl.col("batch").is_not_null())
+    )
+    batches = (
+        done.group_by("batch")
+        .agg(first_ns=pl.col("submit_ns").min(), last_ns=pl.col("end_ns").max())
+        .sort("batch")
+    )
+    streams = (batches["first_ns"].shift(-1) < batches["last_ns"]).mean()
+    if isinstance(streams, float) and streams > 0.5:
+        done = done.clear()
     return (
-        done.group_by("lane")
+        done.join(batches, on="batch")
+        .group_by("batch", "lane")
         .agg(
-            seconds=(pl.col("end_ns").max() - pl.lit(done["submit_ns"].min())) / 1e9,
+            seconds=(pl.col("end_ns").max() - pl.col("first_ns").first()) / 1e9,
             tokens=pl.col("response_tokens").sum(),
             max_tokens=pl.col("response_tokens").max(),
         )
-        .sort("lane")
+        .sort("batch", "lane")
     )
 
 

@@ -32,6 +32,7 @@ _SLIVER: Final = 0.2
 #: Columns that are unknown, not 0, where nothing was recorded in a window.
 _NEED: Final = {
     "lengths": "lengths_known",
+    "tokens": "tokens_known",
     "step_s": "steps",
     "sync_s": "syncs",
     "lag": "lag_known",
@@ -109,7 +110,11 @@ def _trained(samples: pl.DataFrame, edges: Ints) -> dict[str, Floats]:
     both = rows["prompt_tokens"] + response
     found = {"samples": _sums(place, 1.0, windows)}
     if both.count():
-        found["tokens"] = _sums(place, both.fill_null(0).to_numpy(), windows)
+        # A window's samples of unknown length are as long as its others: see `tokens_of_all`.
+        told = _sums(place, both.fill_null(0).to_numpy(), windows)
+        known = _sums(place, both.is_not_null().to_numpy(), windows)
+        found["tokens"] = told * found["samples"] / np.maximum(known, 1.0)
+        found["tokens_known"] = np.where(found["samples"] > 0, known, 1.0)
     for name, values in (("lengths", response), ("lag", lag)):
         found[name] = _sums(place, values.fill_null(0).to_numpy(), windows)
         found[f"{name}_known"] = _sums(place, values.is_not_null().to_numpy(), windows)

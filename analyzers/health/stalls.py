@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import polars as pl
 
+from rlinsight.analyzers.config import count
 from rlinsight.analyzers.health.alarms import FLOOR_S, Alarm, limit_s
 
 #: A buffer between this share of what is needed and all of it lacks its last samples.
@@ -81,14 +85,30 @@ def no_progress(
     ]  # fmt: skip
 
 
+def needed_prompts(config: Mapping[str, Any], mode: str | None) -> dict[str, int]:
+    """Return the counter of the buffer that the trainer takes from, and what an update needs.
+
+    Both in prompts. Empty where the configuration does not tell. Verl 0.9.1's fully_async trainer
+    takes samples as they come, so that its queue is short however many are missing.
+    """
+    if mode not in ("sync", "colocate_async", "separate_async"):
+        return {}
+    batch = count(config, "data.train_batch_size")
+    every = "trainer.v1.separate_async.parameter_sync_step"
+    updates = count(config, every) if mode == "separate_async" else 1
+    return {} if batch is None or updates is None else {"replay_finished": batch // updates}
+
+
 def near_full_stall(
     counters: pl.DataFrame, counter: str, needed: int, now_ns: int, limit_s: float
 ) -> list[Alarm]:
     """Return an alarm when a buffer has long been just below the `needed` depth.
 
-    Worked example (SkyRL#1173): depth 125 to 127 of 128 for 29 hours.
+    A buffer of validation samples (lane `.../val`) is another one. Worked example
+    (SkyRL#1173): depth 125 to 127 of 128 for 29 hours.
     """
-    depth = counters.filter(pl.col("name") == counter).sort("ts_ns")
+    training = ~pl.col("lane").cast(pl.String).str.ends_with("/val")
+    depth = counters.filter((pl.col("name") == counter) & training).sort("ts_ns")
     near = (depth["value"] >= NEAR_FULL * needed) & (depth["value"] < needed)
     if depth.is_empty() or not near[-1]:
         return []

@@ -8,7 +8,7 @@ imbalance between ranks, when the policy has simply learned to write more
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -19,7 +19,9 @@ import polars as pl
 from rlinsight.analyzers.significance import student_margin, student_two_sided
 
 Floats = npt.NDArray[np.float64]
-GrowthVerdict = Literal["steady", "length_growth", "dp_imbalance", "slower_per_token", "unknown"]
+GrowthVerdict = Literal[
+    "steady", "length_growth", "dp_imbalance", "slower_per_token", "waiting", "unknown"
+]
 
 #: Late steps that are at most this much longer than early ones need no explanation.
 _STEADY: Final = 1.10
@@ -52,9 +54,10 @@ class Drift:
 class StepGrowth:
     """How the last third of the steps compares with the first, and which factor explains it.
 
-    seconds_ratio = tokens_ratio x imbalance_ratio x pace_ratio: more tokens, one rank with
-    more of them than the others, and more seconds per token of the fullest rank. The verdict
-    names the largest. An imbalance that is not known is taken as unchanged.
+    seconds_ratio = tokens_ratio x imbalance_ratio x pace_ratio x waiting_ratio: more tokens,
+    one rank with more of them than the others, more seconds of work per token of the fullest
+    rank, and a larger part of the step spent waiting for samples. The verdict names the largest.
+    An imbalance, or a wait, that is not known is taken as unchanged.
     """
 
     verdict: GrowthVerdict
@@ -62,6 +65,7 @@ class StepGrowth:
     tokens_ratio: float | None
     imbalance_ratio: float | None
     pace_ratio: float | None
+    waiting_ratio: float | None
 
 
 def length_drift(steps: Sequence[float], mean_lengths: Sequence[float]) -> Drift | None:
@@ -115,39 +119,42 @@ def _uncertainty(
 def step_growth(steps: pl.DataFrame) -> StepGrowth:
     """Return why late steps are longer than early ones.
 
-    `steps` has, in order, seconds, tokens (all ranks together) and dp_imbalance (max / mean
-    of the ranks' tokens - 1) of each step, null where unknown. Medians of the thirds are
-    compared. Worked example: 10 s for 1000 tokens became 40 s for 3600, balanced: seconds 4 =
-    tokens 3.6 x imbalance 1 x pace 1.11, so length_growth.
+    `steps` has, in order, seconds, the seconds of them without the wait for samples
+    (work_seconds; may be left out), tokens (all ranks together) and dp_imbalance (max / mean of
+    the ranks' tokens - 1) of each step, null where unknown. Medians of the thirds are compared.
+    Worked example: 10 s for 1000 tokens became 40 s for 3600, balanced and without waiting:
+    seconds 4 = tokens 3.6 x imbalance 1 x pace 1.11 x waiting 1, so length_growth.
     """
     third = len(steps) // 3
     if third == 0:
-        return StepGrowth("unknown", None, None, None, None)
+        return StepGrowth("unknown", None, None, None, None, None)
     early, late = steps.head(third), steps.tail(third)
     seconds, tokens = _ratio(early, late, "seconds"), _ratio(early, late, "tokens")
     uneven = _ratio(early, late, "dp_imbalance", plus=1.0)
-    pace = seconds / tokens / (uneven or 1.0) if seconds and tokens else None
-    return StepGrowth(_growth(seconds, tokens, uneven, pace), seconds, tokens, uneven, pace)
+    work = _ratio(early, late, "work_seconds")
+    waiting = seconds / work if seconds and work else None
+    pace = (work or seconds) / tokens / (uneven or 1.0) if seconds and tokens else None
+    factors: dict[GrowthVerdict, float | None] = {
+        "length_growth": tokens,
+        "dp_imbalance": uneven or 1.0,
+        "slower_per_token": pace,
+        "waiting": waiting or 1.0,
+    }
+    return StepGrowth(_growth(seconds, factors), seconds, tokens, uneven, pace, waiting)
 
 
-def _growth(
-    seconds: float | None, tokens: float | None, uneven: float | None, pace: float | None
-) -> GrowthVerdict:
+def _growth(seconds: float | None, factors: Mapping[GrowthVerdict, float | None]) -> GrowthVerdict:
     if seconds is None:
         return "unknown"
     if seconds <= _STEADY:
         return "steady"
-    if tokens is None or pace is None:
-        return "unknown"
-    factors: dict[GrowthVerdict, float] = {
-        "length_growth": tokens,
-        "dp_imbalance": uneven or 1.0,
-        "slower_per_token": pace,
-    }
-    return max(factors, key=lambda name: factors[name])
+    known = {name: factor for name, factor in factors.items() if factor is not None}
+    return max(known, key=lambda name: known[name]) if len(known) == len(factors) else "unknown"
 
 
 def _ratio(early: pl.DataFrame, late: pl.DataFrame, column: str, plus: float = 0.0) -> float | None:
+    if column not in early.columns:
+        return None
     first, last = early[column].median(), late[column].median()
     if not isinstance(first, (int, float)) or not isinstance(last, (int, float)):
         return None

@@ -26,10 +26,19 @@ def reported_dp_imbalance(metrics: pl.DataFrame | None, steps: pl.Series) -> flo
 
 
 def step_sizes(steps: Sequence[StepRow], metrics: pl.DataFrame) -> pl.DataFrame:
-    """Return seconds, tokens and dp_imbalance of each step, null where unknown."""
+    """Return the table that `growth.step_growth` takes: a row a step, null where unknown."""
+    waited = [row.activities.get("wait_samples") for row in steps]
     table = pl.DataFrame(
-        [(row.step, row.duration_s, row.tokens) for row in steps],
-        schema={"step": pl.Int32, "seconds": pl.Float64, "tokens": pl.Int64},
+        [
+            (row.step, row.duration_s, None if s is None else row.duration_s - s, row.tokens)
+            for row, s in zip(steps, waited, strict=True)
+        ],
+        schema={
+            "step": pl.Int32,
+            "seconds": pl.Float64,
+            "work_seconds": pl.Float64,
+            "tokens": pl.Int64,
+        },
         orient="row",
     )
     uneven = _rank_tokens(metrics, table["step"]).select("step", dp_imbalance="uneven")

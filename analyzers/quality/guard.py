@@ -24,6 +24,7 @@ import numpy as np
 import polars as pl
 
 from rlinsight.analyzers.quality.trends import MIN_STEPS, Trend, trend_of, volatility
+from rlinsight.analyzers.staleness.lags import LOST_FATES
 
 HEALTHY_KL = 3e-4
 #: Above ten times the healthy value the policies differ; above a thousand times, they are not
@@ -236,5 +237,5 @@ def _correlation(first: pl.DataFrame, second: pl.DataFrame) -> float | None:
 
 
 def _invalid_ratio(samples: pl.DataFrame) -> float | None:
-    known = samples.filter(pl.col("fate").is_not_null())
+    known = samples.filter(pl.col("fate").is_in(["trained", *LOST_FATES]))
     return float((known["fate"] == "aborted").sum() / len(known)) if len(known) else None

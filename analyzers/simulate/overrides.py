@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from rlinsight.analyzers.config import setting
 from rlinsight.analyzers.simulate.knobs import KNOB_NAMES, Knobs, Mode
 from rlinsight.errors import ConfigError
 
@@ -127,12 +128,12 @@ def pool_override(
     n_gpus_per_node=4`, since 4 nodes of 5 would break replicas.
     """
     nodes_key, per_node_key = _NODES[mode][pool]
-    nodes, per_node = _get(config, nodes_key), _get(config, per_node_key)
+    nodes, per_node = setting(config, nodes_key), setting(config, per_node_key)
     if not (isinstance(per_node, int) and per_node > 0):
         return (f"{nodes_key}=1", f"{per_node_key}={devices}")
     if devices % per_node == 0:
         return (f"{nodes_key}={devices // per_node}",)
-    group = _get(config, _COMMON["tensor_parallel"]) if pool == "rollout_devices" else 1
+    group = setting(config, _COMMON["tensor_parallel"]) if pool == "rollout_devices" else 1
     group = group if isinstance(group, int) and group > 0 else 1
     sizes = [
         size
@@ -158,28 +159,23 @@ def knobs_of_mode(knobs: Knobs) -> list[tuple[str, object, str]]:
 def read_config(mode: Mode, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the knobs that a resolved configuration of verl sets, by name."""
     values = {name: value for name, key in OVERRIDES[mode].items()
-              if (value := _get(config, key)) is not None}  # fmt: skip
+              if (value := setting(config, key)) is not None}  # fmt: skip
     for name, (nodes, per_node) in _NODES[mode].items():
-        counts = _get(config, nodes), _get(config, per_node)
+        counts = setting(config, nodes), setting(config, per_node)
         if all(isinstance(count, int) for count in counts):
             values[name] = counts[0] * counts[1]
-    if mode != "fully_async" and _get(config, "trainer.v1.sampler") is not None:
+    if mode != "fully_async" and setting(config, "trainer.v1.sampler") is not None:
         values.setdefault("max_off_policy", None)
     for name in ("validation_interval", "checkpoint_interval"):
         value = values.get(name)
         if value is None or (isinstance(value, int) and value <= 0):
             values[name] = None
     # A fixed number of sequences per micro-batch leaves the token budget unused.
-    if _get(config, f"{_ACTOR}.use_dynamic_bsz") is not True:
+    if setting(config, f"{_ACTOR}.use_dynamic_bsz") is not True:
         values["token_budget"] = None
     if mode == "sync":
         values.update(max_off_policy=None)
     return values
-
-
-def setting(config: Mapping[str, Any], dotted: str) -> Any:
-    """Return a value of a resolved configuration, None where it has no such key."""
-    return _get(config, dotted)
 
 
 def _names(mode: Mode) -> set[str]:
@@ -190,12 +186,3 @@ def _text(name: str, value: object) -> str:
     if value is None:
         return "-1" if name.endswith("_interval") else "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _get(config: Mapping[str, Any], dotted: str) -> Any:
-    node: Any = config
-    for part in dotted.split("."):
-        if not isinstance(node, Mapping) or part not in node:
-            return None
-        node = node[part]
-    return node

@@ -21,6 +21,7 @@ from typing import Any
 
 import polars as pl
 
+from rlinsight.analyzers.config import setting
 from rlinsight.analyzers.staleness.replay import WindowCoverage, replay_windows
 from rlinsight.analyzers.staleness.trigger_steps import Trigger, trigger_steps
 from rlinsight.trace.topology import Topology
@@ -154,13 +155,13 @@ def sync_settings(config: Mapping[str, Any]) -> SyncSettings:
         staleness, default_every = "async_training.staleness_threshold", None
         every, oldest = "async_training.trigger_parameter_sync_step", None
     else:
-        mode = _look_up(config, "trainer.v1.trainer_mode")
+        mode = setting(config, "trainer.v1.trainer_mode")
         staleness = f"trainer.v1.{mode}.num_warmup_batches"
         every = f"trainer.v1.{mode}.parameter_sync_step"
         oldest = None if mode == "sync" else "trainer.v1.sampler.max_off_policy_threshold"
         default_every = None if mode is None else 1  # what verl takes for a mode without the key
     keys = (key for key in (staleness, every, oldest) if key is not None)
-    found = {key: _number(_look_up(config, key)) for key in keys}
+    found = {key: _number(setting(config, key)) for key in keys}
     interval = _whole_number(found[every])
     return SyncSettings(
         staleness=found[staleness],
@@ -168,13 +169,6 @@ def sync_settings(config: Mapping[str, Any]) -> SyncSettings:
         max_lag_versions=None if oldest is None else _whole_number(found[oldest]),
         sources=tuple(key for key, value in found.items() if value is not None),
     )
-
-
-def _look_up(config: Mapping[str, Any], path: str) -> Any:
-    value: Any = config
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
 
 
 def _number(value: Any) -> float | None:

@@ -81,7 +81,10 @@ class SyncTrend:
 
 @dataclass(frozen=True)
 class SyncStages:
-    """The syncs over one backend: mean and 95th percentile per stage, the longest stage."""
+    """The syncs over one backend: mean and 95th percentile per stage, the longest stage.
+
+    `trend` is of all syncs of the run, the others are of those in the window.
+    """
 
     syncs: int
     total_s: float
@@ -121,42 +124,44 @@ def syncs(
 ) -> SyncReport | None:
     """Return the weight syncs of the driver that touch `window` (ns); None where there is none.
 
-    `counters` tell how long the replicas' prefix caches take to recover, over the whole run.
+    Their trend is of the whole run: a steady window leaves out just what differs. `counters`
+    tell how long the replicas' prefix caches take to recover, over the whole run, too.
 
     Without the driver's spans the markers `param_sync` of the driver tell each sync's time
     and stages.
     """
-    rows = recorded_syncs(spans, markers, topology)
+    rows = whole_run = recorded_syncs(spans, markers, topology)
     if window is not None:
         rows = [r for r in rows if r["start_ns"] < window[1] and r["end_ns"] > window[0]]
     if not rows:
         return None
     replicas = on_replicas(rows, spans, markers, topology)
     found = tuple(_sync(row, replicas[row["start_ns"]]) for row in rows)
-    backends = dict.fromkeys(sync.backend or "unknown" for sync in found)
+    totals_s: dict[str | None, list[float]] = {}
+    for row in whole_run:
+        totals_s.setdefault(row["backend"], []).append((row["end_ns"] - row["start_ns"]) / 1e9)
     kinds = {
-        name: _stages([sync for sync in found if (sync.backend or "unknown") == name])
-        for name in backends
+        name or "unknown": _stages([sync for sync in found if sync.backend == name], totals_s[name])
+        for name in dict.fromkeys(sync.backend for sync in found)
     }
     main = max(kinds, key=lambda name: kinds[name].total_s)
     warm = () if counters is None else cache_warm_up(counters, markers)
     return SyncReport(found, kinds, main, warm)
 
 
-def _stages(mine: Sequence[Sync]) -> SyncStages:
+def _stages(mine: Sequence[Sync], whole_run_s: Sequence[float]) -> SyncStages:
     values = {
         name: [v for sync in mine if (v := getattr(sync, f"{name}_s")) is not None]
         for name in ("total", *STAGES, "stall")
     }
     mean = {name: float(np.mean(v)) for name, v in values.items() if v}
-    totals = [sync.total_s for sync in mine]
     return SyncStages(
         syncs=len(mine),
-        total_s=sum(totals),
+        total_s=sum(sync.total_s for sync in mine),
         mean_s=mean,
         p95_s={name: float(np.quantile(v, 0.95)) for name, v in values.items() if v},
         dominant=dominant({name: mean.get(name) for name in STAGES}),
-        trend=trend(totals),
+        trend=trend(whole_run_s),
     )
 
 

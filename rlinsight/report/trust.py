@@ -29,6 +29,7 @@ def trust(report: Report) -> Section:
         *((f"not read: {path}", why) for path, why in found.skipped_files.items()),
         *(("clock not calibrated", lane) for lane in found.uncalibrated_lanes),
         *_clock(found.clock_residual_ns),
+        *_lengths(found.unknown_lengths),
         *_emulation(found.emulation),
         *(("remark", remark) for remark in found.remarks),
     ]
@@ -42,6 +43,11 @@ def _emulation(emulation: Emulation | None) -> list[tuple[str, str]]:
         return []
     doubts = [("outside the trustworthy range", doubt) for doubt in emulation.doubts]
     return [("emulated", emulation.sentence()), *doubts]
+
+
+def _lengths(unknown: int) -> list[tuple[str, str]]:
+    told = f"{count(unknown)} trained samples, taken to be as long as the others"
+    return [("length not known", told)] if unknown else []
 
 
 def _clock(residual_ns: int | None) -> list[tuple[str, str]]:

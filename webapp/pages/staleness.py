@@ -10,10 +10,12 @@ import polars as pl
 from dash import html
 
 from rlinsight.analyzers.quality.guard import metric_curve, reward_curve
+from rlinsight.analyzers.quality.step_axis import on_step_axis
 from rlinsight.analyzers.quality.trends import volatility_curve
 from rlinsight.analyzers.result import Report
 from rlinsight.analyzers.staleness.coverage import Coverage
 from rlinsight.analyzers.staleness.lags import lags, trained_in
+from rlinsight.analyzers.tables import training_steps
 from rlinsight.report.units import count, number, percent, seconds
 from rlinsight.webapp import components, tables, words
 from rlinsight.webapp.components import card, section
@@ -182,12 +184,11 @@ def _quality(run: Run) -> Iterator[Any]:
 
 
 def _curves(run: Run) -> list[tuple[str, pl.DataFrame]]:
-    metrics = run.trace.metrics.filter(pl.col("step").is_not_null()).collect()
-    # What is logged counts steps as the framework does, and so do the other curves.
-    nothing = run.trace.samples.clear().collect()
-    rewards, source = reward_curve(nothing, metrics)
-    if rewards.is_empty():
-        rewards, source = reward_curve(run.trace.samples.collect(), metrics)
+    trace = run.trace
+    metrics = trace.metrics.filter(pl.col("step").is_not_null()).collect()
+    steps = training_steps(trace.spans.filter(pl.col("activity") == "step").collect())
+    metrics, _ = on_step_axis(metrics, steps, trace.mode, trace.manifest.config)
+    rewards, source = reward_curve(trace.samples.collect(), metrics)
     rough = volatility_curve(rewards)
     found = [(f"mean reward ({source})", rewards)]
     found += [("reward volatility", rough)] if rough is not None else []
