@@ -25,4 +25,5 @@ def header(trace: Trace) -> RunHeader:
         started_ns=bounds[0] if bounds else None,
         duration_s=(bounds[1] - bounds[0]) / 1e9 if bounds else None,
         smoke=bool(manifest.notes.get("smoke")),
+        exit_code=manifest.exit_code,
     )

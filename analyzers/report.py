@@ -75,10 +75,11 @@ def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Re
         found = bubbles(idle, merged, known, tables.counters)
         windows = clipped(tables.versions, window)
         rows = version_rows(segments, windows, tables.samples, tables.topology)
-        both = overlap(segments, window)
+        # Of some lanes' devices alone it would not be that of the run's two sides.
+        both = overlap(segments, window) if lanes is None else None
         trusted = trust(trace, tables, window, pools)
         steps = tuple(step_rows(tables.spans, tables.samples))
-        doubtful = doubts(trusted, info, len(rows))
+        doubtful = doubts(trusted, info, len(rows), exit_code=trace.manifest.exit_code, lanes=lanes)
         devices = device_report(tables, segments, window)
         return Report(
             run=header(trace),

@@ -40,7 +40,8 @@ class RunHeader:
     """What ran. Hybrid and colocated replicas live on trainer devices, standalone ones do not.
 
     `started_ns` and `duration_s` are from the first to the last recorded row; `smoke` marks a
-    run that only checked the plumbing.
+    run that only checked the plumbing. `exit_code` is the training's, None while it runs or
+    where nobody saw it end.
     """
 
     run_id: str | None
@@ -56,6 +57,7 @@ class RunHeader:
     started_ns: int | None
     duration_s: float | None
     smoke: bool
+    exit_code: int | None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from rlinsight.analyzers.device_time.window import MIN_VERSIONS
@@ -53,12 +55,22 @@ def trust(
     )
 
 
-def doubts(trusted: Trust, window: WindowInfo, versions: int) -> list[str]:
+def doubts(
+    trusted: Trust,
+    window: WindowInfo,
+    versions: int,
+    *,
+    exit_code: int | None = None,
+    lanes: Sequence[str] | None = None,
+) -> list[str]:
     """Return the reasons to doubt the figures, each a sentence.
 
-    `versions` counts the version windows that the figures are of.
+    `versions` counts the version windows that the figures are of, `exit_code` is the training's,
+    `lanes` are those whose devices alone are looked at.
     """
-    found = []
+    found = [f"the run ended with exit code {exit_code}"] if exit_code else []
+    if lanes is not None:
+        found.append(f"only the devices of {', '.join(f'`{lane}`' for lane in lanes)} are counted")
     if versions < MIN_VERSIONS:
         found.append(f"version windows in the figures: {versions} ({window.cut})")
     if trusted.unattributed_ratio is None:

@@ -228,6 +228,15 @@ def test_a_replica_heard_before_the_window_is_known_to_be_silent_in_it(t):
     assert {c.cause: c.device_seconds for c in totals} == {"no_prompts": 15.0}
 
 
+def test_before_the_first_step_engines_are_being_started(tmp_path):
+    t = Timeline(tmp_path / "t")
+    t.span("trainer", "init", 0, 8)
+    t.step(1, 10, 20)
+    t.gen(12, 20)
+    ledger = t.open().analyze(window=(0, 20 * S)).pools["rollouter"].ledger
+    assert ledger == {"unattributed": 10.0, "generate": 8.0, "bubble.no_prompts": 2.0}
+
+
 def test_without_request_records_the_cause_is_unknown(t):
     busy_trainer(t)
     assert causes(t, "rollouter") == {"unknown": 20.0}

@@ -255,7 +255,7 @@ def test_findings_exit_1(tmp_path: Path) -> None:
     wrong(tmp_path, "undeclared_lane")
     result = command(str(tmp_path))
     assert result.exit_code == 1
-    assert "finding  undeclared_lane: lanes never declared: `ghost`" in result.output
+    assert "finding  undeclared_lane: lanes never declared, so that" in result.output
     assert f"{tmp_path}: 1 finding;" in result.output
 
 

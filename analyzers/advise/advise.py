@@ -32,7 +32,9 @@ def advise(case: Case, rules: Sequence[Rule] = RULES) -> Advice:
     found.sort(key=lambda one: (one.tier, one.costs_quality, -(case.gain(one.effect) or 0.0)))
     kept = _without_repetitions(found, cleared)
     first = next(iter(kept), None)
-    return Advice(_answer(first, cleared), None, first, tuple(kept), cleared)
+    code = case.report.run.exit_code
+    failed = f"The run failed (exit code {code}): find out why before tuning it. " if code else ""
+    return Advice(failed + _answer(first, cleared), None, first, tuple(kept), cleared)
 
 
 def _without_repetitions(found: Sequence[Finding], cleared: dict[str, str]) -> list[Finding]:

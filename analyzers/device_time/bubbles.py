@@ -51,7 +51,7 @@ class CauseTotal:
 
 @dataclass(frozen=True)
 class Bubbles:
-    """Totals by owner and cause, largest first, and the largest single bubbles."""
+    """Totals by owner and cause, the largest share of its pool first; the largest bubbles."""
 
     totals: tuple[CauseTotal, ...]
     largest: tuple[Bubble, ...]
@@ -118,9 +118,9 @@ def _totals(
             wall_ns=(pl.col("end_ns") - pl.col("start_ns")).sum(),
             longest_ns=(pl.col("end_ns") - pl.col("start_ns")).max(),
         )
-        .sort("device_ns", "owner", "cause", descending=[True, False, False])
+        .sort("owner", "cause")
     )
-    return [
+    totals = [
         CauseTotal(
             owner=row["owner"],
             cause=row["cause"],
@@ -132,6 +132,8 @@ def _totals(
         )
         for row in table.iter_rows(named=True)
     ]
+    # Pools differ in size: what is most of its pool comes first, as in the verdict.
+    return sorted(totals, key=lambda total: total.share, reverse=True)
 
 
 def _largest(

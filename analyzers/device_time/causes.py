@@ -14,7 +14,7 @@ where its records exist: an idle stretch that no rule covers stays `unknown`.
 | long_tail | the trainer waits for the last quarter of its batch while the replicas are less than half full |
 | wait_samples | the trainer waits for samples, and none of the above |
 | driver | the driver does something else: dispatch, metrics, balancing |
-| no_prompts | a replica that records its requests has none, and nothing holds it back |
+| no_prompts | a replica that has recorded a request has none, and nothing holds it back |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -175,11 +175,9 @@ def _underfilled(known: Evidence) -> pl.DataFrame:
     if not slots or None in slots.values() or known.requests.is_empty():
         return EMPTY
     always = sum(slots[lane] or 0 for lane in slots.keys() - {lane.id for lane in lent})
-    start, end = known.window
-    window = pl.DataFrame({"start_ns": [start], "end_ns": [end]})
     running = known.in_flight(known.requests)
     changes = [
-        _changes(window, slots=always),
+        _changes(_from(*known.window), slots=always),
         _changes(running, running=1),
         _changes(known.on({"rollouter"}, "paused"), paused=1),
     ]
@@ -226,12 +224,21 @@ def _lost_resumes(known: Evidence) -> pl.DataFrame:
 
 
 def _without_requests(known: Evidence) -> pl.DataFrame:
-    """A replica that has ever recorded a request tells by silence that it has none."""
+    """A replica that has ever recorded a request tells by silence that it has none.
+
+    Before the first request of the run, and before its first step, engines are being started.
+    """
+    steps = known.spans.filter(pl.col("activity") == "step")
+    begun = pl.concat([known.all_requests["submit_ns"], steps["start_ns"]])
+    first_ns = begun.min()
     heard = set(known.all_requests["lane"].unique())
     lanes = [lane for lane in known.topology.replicas() if lane.id in heard]
-    devices = sorted({device for lane in lanes for device in lane.devices})
-    rollout = set(known.devices("rollout"))
-    start, end = known.window
-    window = pl.DataFrame({"start_ns": [start], "end_ns": [end]})
-    silent = {"bubble.no_prompts": union(window)}
-    return _for_devices(known, [device for device in devices if device in rollout], silent)
+    devices = {device for lane in lanes for device in lane.devices}
+    rollout, (start, end) = known.devices("rollout"), known.window
+    since = max(start, first_ns) if isinstance(first_ns, int) else end
+    silent = {"bubble.no_prompts": _from(since, end)}
+    return _for_devices(known, [device for device in rollout if device in devices], silent)
+
+
+def _from(start_ns: int, end_ns: int) -> pl.DataFrame:
+    return union(pl.DataFrame({"start_ns": [start_ns], "end_ns": [end_ns]}))

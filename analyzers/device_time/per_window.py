@@ -10,9 +10,12 @@ import polars as pl
 
 from rlinsight.analyzers.device_time.pools import POOL_NAMES
 from rlinsight.analyzers.device_time.states import kind
-from rlinsight.analyzers.device_time.steady import bootstrap_interval
+from rlinsight.analyzers.device_time.steady import MIN_WINDOWS, bootstrap_interval
 from rlinsight.analyzers.device_time.trained import tokens_of_all
 from rlinsight.trace.topology import Topology
+
+#: What is less of the time than this share is rounding.
+_NO_REST = 1e-9
 
 
 @dataclass(frozen=True)
@@ -67,11 +70,34 @@ def version_rows(
     ]
 
 
-def idle_interval(rows: Sequence[VersionRow], pool: str) -> tuple[float, float] | None:
-    """Return the 95 % interval of a pool's idle ratio over version windows; None for too few."""
-    known = [(ratio, row.duration_s) for row in rows
+def idle_interval(
+    rows: Sequence[VersionRow], pool: str, whole: tuple[float, float]
+) -> tuple[float, float] | None:
+    """Return the 95 % interval of a pool's idle ratio over version windows; None for too few.
+
+    `whole` are the idle seconds and the seconds of a device over the analysis window.
+    """
+    known = [(ratio * row.duration_s, row.duration_s) for row in rows
              if (ratio := row.idle_ratio.get(pool)) is not None]  # fmt: skip
-    return bootstrap_interval([ratio * s for ratio, s in known], [s for _, s in known])
+    return interval_of_ratio(known, whole)
+
+
+def interval_of_ratio(
+    windows: Sequence[tuple[float, float]], whole: tuple[float, float]
+) -> tuple[float, float] | None:
+    """Return the 95 % interval of an amount per time over version `windows` (amount, time).
+
+    What they leave of `whole`, the time before the first version went live, counts as a window
+    of its own: without it the interval would be of another ratio than that of the whole.
+    """
+    parts = list(windows)
+    if len(parts) < MIN_WINDOWS:
+        return None
+    amount, time = whole[0] - sum(a for a, _ in parts), whole[1] - sum(t for _, t in parts)
+    if time > _NO_REST * whole[1]:
+        parts.insert(0, (amount, time))
+    amounts, times = zip(*parts, strict=True)
+    return bootstrap_interval(amounts, times)
 
 
 def covered_before(intervals: pl.DataFrame, times: np.ndarray) -> np.ndarray:

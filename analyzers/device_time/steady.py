@@ -38,6 +38,10 @@ def _standard_error_squared(values: np.ndarray) -> float:
     return float(((values - values.mean()) ** 2).sum() / len(values) ** 2)
 
 
+#: Below so many windows an interval would be an invention.
+MIN_WINDOWS = 4
+
+
 def bootstrap_interval(
     numerators: Sequence[float], denominators: Sequence[float], *, draws: int = 2000
 ) -> tuple[float, float] | None:
@@ -45,11 +49,11 @@ def bootstrap_interval(
 
     Moving-block bootstrap (Künsch, 1989): blocks of n^(1/3) consecutive windows are drawn
     with replacement, which keeps the correlation between neighbouring windows. None below
-    4 windows, where an interval would be an invention.
+    `MIN_WINDOWS`.
     """
     top, bottom = np.asarray(numerators, float), np.asarray(denominators, float)
     count = len(top)
-    if count < 4 or bottom.sum() == 0:
+    if count < MIN_WINDOWS or bottom.sum() == 0:
         return None
     block = max(1, round(count ** (1 / 3)))
     starts = np.random.default_rng(0).integers(

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from rlinsight.analyzers.device_time.per_window import VersionRow
-from rlinsight.analyzers.device_time.steady import bootstrap_interval
+from rlinsight.analyzers.device_time.per_window import VersionRow, interval_of_ratio
 from rlinsight.analyzers.device_time.trained import tokens_of_all
 from rlinsight.analyzers.result import Estimate, Throughput
 
@@ -51,5 +50,5 @@ def _estimate(
     if amount is None:
         return Estimate(None)
     known = [(float(done), spent) for done, spent in windows if done is not None]
-    spread = bootstrap_interval([done for done, _ in known], [spent for _, spent in known])
+    spread = interval_of_ratio(known, (amount, time_s))
     return Estimate(amount / time_s, *(spread or (None, None)))

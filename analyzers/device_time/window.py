@@ -21,13 +21,13 @@ def choose_window(tables: Tables, time_range: Window | None, asked: Window | Non
 
     The first version window holds initialization and the warm-up batches, so it is always
     cut; MSER-5 on the trained tokens per second of each window decides how many more go.
-    What follows the end of the last training step is teardown. Raises TraceError for an
-    empty window, or when nothing with a time was recorded.
+    What follows the end of the last training step is teardown. `asked` is cut to what was
+    recorded. Raises TraceError for a window of which nothing is, or when nothing with a time
+    was recorded.
     """
     versions = tables.versions
     if asked is not None:
-        _check(asked)
-        return _info(asked, versions, "asked for")
+        return _info(_recorded(asked, time_range), versions, "asked for")
     training = _training(tables.steps)
     if training is None:
         if time_range is None or time_range[0] >= time_range[1]:
@@ -79,11 +79,21 @@ def _training(steps: pl.DataFrame) -> Window | None:
     return (first, last) if first < last else None
 
 
-def _check(window: Window) -> None:
-    if window[0] >= window[1]:
+def _recorded(asked: Window, time_range: Window | None) -> Window:
+    """Return what was recorded of the window `asked`: nothing is known of the time around it."""
+    if asked[0] >= asked[1]:
         raise TraceError(
-            f"expected a window that ends after it starts, found {window[0]} to {window[1]} ns"
+            f"expected a window that ends after it starts, found {asked[0]} to {asked[1]} ns"
         )
+    first, last = time_range or asked
+    start, end = max(asked[0], first), min(asked[1], last)
+    if start >= end:
+        begins, ends = ((time - first) / 1e9 for time in asked)
+        raise TraceError(
+            f"expected a window within the {(last - first) / 1e9:.1f} s that were recorded, found "
+            f"{begins:.1f} to {ends:.1f} s"
+        )
+    return start, end
 
 
 def _info(window: Window, versions: pl.DataFrame, cut: str) -> WindowInfo:

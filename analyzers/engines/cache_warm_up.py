@@ -34,7 +34,8 @@ class CacheWarmUp:
 def cache_warm_up(counters: pl.DataFrame, markers: pl.DataFrame) -> tuple[CacheWarmUp, ...]:
     """Return the warm-up per replica, from its hit-rate counter and its `param_sync` markers.
 
-    The level before an update is the last value before it; recovery is the first value at 90 %
+    The level before an update is the last value before it, and no update is counted that finds
+    nothing cached; recovery is the first value at 90 %
     of that level. Empty where no hit rate was recorded: vLLM's is only there when its
     statistics were.
 
@@ -61,6 +62,8 @@ def _lane(lane: str, series: pl.DataFrame, updates: np.ndarray) -> CacheWarmUp |
         if first in (0, last):
             continue
         level, after = values[first - 1], values[first:last]
+        if level <= 0:
+            continue  # there was no cache to warm up again
         back = np.flatnonzero(after >= RECOVERED * level)
         before.append(level)
         lowest.append(after.min())

@@ -37,6 +37,8 @@ def header_lines(report: Report) -> list[tuple[str, str]]:
             f"(trained; prompt + response tokens; {counted(devices, 'device')})",
         ),
     ]
+    if run.exit_code:
+        lines.append(("ended", f"the training failed with exit code {run.exit_code}"))
     if run.smoke:
         lines.append(("note", "a smoke run checks the plumbing; what it learns means nothing"))
     if report.metrics_only is not None:

@@ -144,7 +144,15 @@ class TraceFiles:
             for name, remark in sorted(self.remarks.items())
             if remark is not None
         ]
-        return (*self.unusable, *self.damaged_tables(), *remarks)
+        return (*self.unusable, *self._missing_tables(), *self.damaged_tables(), *remarks)
+
+    def _missing_tables(self) -> Iterator[Skipped]:
+        """Yield the tables of which no file is left, though rows of them were written."""
+        for file, name in _COMPACTED_NAMES.items():
+            rows = self.manifest.rows.get(name, 0)
+            if rows and name not in self.compacted and not self.live.get(name):
+                reason = f"not there, although {rows} rows of `{name}` were written"
+                yield Skipped(self.folder.where(file), reason)
 
     def damaged_tables(self) -> tuple[Skipped, ...]:
         """Return the compacted tables of which something is not used, as far as was read."""

@@ -56,7 +56,11 @@ def find(facts: Validation) -> Iterator[Finding]:
         )
     undeclared = [f"`{lane.id}`" for lane in facts.lanes if lane.role is None]
     if undeclared:
-        yield Finding("undeclared_lane", f"lanes never declared: {', '.join(undeclared)}")
+        yield Finding(
+            "undeclared_lane",
+            f"lanes never declared, so that nothing is known of their devices: "
+            f"{', '.join(undeclared)}; name them in the recording's `topology`",
+        )
     yield from _name_findings(facts)
     yield from _conservation_findings(facts)
     yield from _recording_findings(facts)

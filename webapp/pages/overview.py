@@ -102,7 +102,9 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _idle_interval(report: Report, pool: str) -> str:
-    found = idle_interval(report.versions, pool)
+    device_s = report.window.duration_s
+    idle_s = (report.pools[pool].idle_ratio or 0.0) * device_s
+    found = idle_interval(report.versions, pool, (idle_s, device_s))
     return components.percents(*found) if found else "too few version windows for an interval"
 
 
