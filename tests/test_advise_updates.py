@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cases import balance, case, fired
+from cases import balance, case, fired, predicted
 from simulated import job
 
 from rlinsight.analyzers.advise.rules import batching, memory, routing, update_size
 from rlinsight.analyzers.devices.memory import RankMemory, RankSpread
 from rlinsight.analyzers.devices.report import DeviceReport
 from rlinsight.analyzers.engines.ranks import RankBalance
+from rlinsight.analyzers.result import Estimate
 from rlinsight.analyzers.simulate.fits import Fit
 
 # -- ranks ---------------------------------------------------------------------------------
@@ -81,6 +82,31 @@ def test_a_budget_that_fits_is_left_alone(factor, reason):
         case(with_micro_batches(), "sync", config=LONG, devices=memory_of(factor))
     )
     assert reason in told
+
+
+@pytest.mark.parametrize(
+    ("factor", "budget", "proposed"), [(1.5, 1536, 2048), (1.26, 1200, 1512), (1.5, 300, 450)]
+)
+def test_a_budget_is_only_rounded_where_that_leaves_it_larger(factor, budget, proposed):
+    """1512 would be 1024, less than the run had; 450 would be 0."""
+    work = with_micro_batches()
+    work = replace(work, knobs=replace(work.knobs, token_budget=budget))
+    short = {"data": {"max_prompt_length": 24, "max_response_length": 200}}
+    asked = case(work, "sync", config=short, devices=memory_of(factor))
+    predicted(asked, {"token_budget": proposed}, Estimate(0.05, 0.01, 0.09))
+    assert memory.token_budget(asked).changes == {"token_budget": proposed}
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.2])
+def test_the_budget_that_just_ran_is_feasible(factor):
+    """The longest sequence of 1100 fits in 1200, though not in 1024, the multiple of 512 below."""
+    work = with_micro_batches()
+    work = replace(work, knobs=replace(work.knobs, token_budget=1200))
+    long = {"data": {"max_prompt_length": 100, "max_response_length": 1000}}
+    told = memory.token_budget(case(work, "sync", config=long, devices=memory_of(factor)))
+    assert told == (
+        f"the budget of 1200 uses the memory well (feasible from 1100 to {round(1200 * factor)})"
+    )
 
 
 def test_emulated_devices_hold_any_budget_and_the_smallest_that_gains_is_asked_for():

@@ -56,7 +56,7 @@ def balance(tables: Tables, gaps: pl.DataFrame, window: Window) -> Balance:
         replicas=replica_speeds(requests, {r.id: r.engine_kind for r in topology.replicas()}),
         batch=batch_speed(workers),
         ranks=rank_balance(_updates(tables, window), topology),
-        kv_pressure=kv_pressure(tables.counters),
+        kv_pressure=kv_pressure(tables.counters, tables.requests),
         periodic=periodic(gaps, steps.select("step", "start_ns"), _frequencies(tables)),
         constant_gap=constant_gap(gaps),
     )
