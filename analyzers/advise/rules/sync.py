@@ -20,17 +20,23 @@ _ENGINE: Final = "actor_rollout_ref.rollout.checkpoint_engine"
 
 
 def stale_shard(case: Case) -> Proposal | str:
-    """A replica that lags behind its peers generates with old weights unnoticed."""
-    behind = [replica for replica in case.report.balance.versions if replica.lagging]
-    if not behind:
+    """A replica that lags behind its peers, or did, generates with old weights unnoticed."""
+    stale = [one for one in case.report.balance.versions if one.lagging or one.skipped]
+    if not stale:
         return "all replicas took every version"
-    worst = max(behind, key=lambda replica: replica.versions_behind)
+    worst = max(stale, key=lambda one: (one.lagging, one.versions_behind, len(one.skipped)))
+    found, evidence = [], []
+    if worst.lagging:
+        found.append(f"is {worst.versions_behind} versions behind its peers")
+        evidence.append(case.shown("versions behind", worst.versions_behind, "versions"))
+    if worst.skipped:
+        found.append(f"never took {len(worst.skipped)} versions that a peer took")
+        evidence.append(case.shown("versions skipped", len(worst.skipped), "versions"))
     says = (
-        f"`{worst.lane}` is {worst.versions_behind} versions behind its peers"
-        f"{f' and never took {len(worst.skipped)} of them' if worst.skipped else ''}: its samples "
-        "are staler than they are counted. Find out why before anything is tuned."
+        f"`{worst.lane}` {' and '.join(found)}: its samples are staler than they are counted. Find "
+        "out why before anything is tuned."
     )
-    return Proposal(says, (case.shown("versions behind", worst.versions_behind, "versions"),))
+    return Proposal(says, tuple(evidence))
 
 
 def sync_cost(case: Case) -> Proposal | str:
