@@ -17,23 +17,29 @@ from rlinsight.analyzers.simulate.fits import Fit
 
 # -- ranks ---------------------------------------------------------------------------------
 
+ACTOR = "actor_rollout_ref.actor"
+DYNAMIC = {"actor_rollout_ref": {"actor": {"use_dynamic_bsz": True}}}
 RANKS = RankBalance("update_actor", 10, 0.3, 0.5, 0.0, 0.12, ())
 
 
 @pytest.mark.parametrize(
-    ("lost", "config", "override"),
+    ("mode", "lost", "config", "override"),
     [
-        (0.12, {}, "trainer.balance_batch=True"),
-        (0.12, {"trainer": {"balance_batch": True}},
-         "actor_rollout_ref.actor.use_dynamic_bsz=True"),
-        (0.08, {}, None),
-        (0.12, {"trainer": {"balance_batch": True},
-                "actor_rollout_ref": {"actor": {"use_dynamic_bsz": True}}}, None),
+        ("fully_async", 0.12, {}, "trainer.balance_batch=True"),
+        ("fully_async", 0.12, {"trainer": {"balance_batch": True}},
+         f"{ACTOR}.use_dynamic_bsz=True"),
+        ("fully_async", 0.08, {}, None),
+        ("fully_async", 0.12, {"trainer": {"balance_batch": True}, **DYNAMIC}, None),
+        ("sync", 0.12, {"trainer": {"use_v1": False}}, "trainer.balance_batch=True"),
+        *((mode, 0.12, {"trainer": {"use_v1": True, "balance_batch": False}},
+           f"{ACTOR}.use_dynamic_bsz=True") for mode in batching.BALANCED),
+        *((mode, 0.12, DYNAMIC, None) for mode in batching.BALANCED),
     ],
 )  # fmt: skip
-def test_unequal_ranks_are_balanced_then_made_dynamic(lost, config, override):
+def test_unequal_ranks_are_balanced_then_made_dynamic(mode, lost, config, override):
+    """The v1 trainers balance whatever `balance_batch` says: only the micro-batches are left."""
     ranks = balance(ranks=replace(RANKS, lost_share=lost))
-    found = batching.dp_imbalance(case(None, config=config, balance=ranks))
+    found = batching.dp_imbalance(case(None, mode, config=config, balance=ranks))
     assert (None if isinstance(found, str) else found.overrides[0]) == override
 
 
