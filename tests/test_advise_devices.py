@@ -137,6 +137,12 @@ def test_a_trainer_only_takes_devices_that_its_batches_divide_by():
     half = {"actor_rollout_ref": {"actor": {"ulysses_sequence_parallel_size": 2}}}
     asked = case(training_bound(), config=half)
     assert [resources.divides(asked, n) for n in (1, 2, 3, 4)] == [False, True, False, True]
+    sizes = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 2}
+    megatron = {"actor_rollout_ref": {"actor": {"strategy": "megatron", "megatron": sizes}}}
+    asked = case(training_bound(), config=megatron)
+    assert [resources.divides(asked, n) for n in (0, 2, 4, 8, 12)] == [
+        False, False, True, True, False,
+    ]  # fmt: skip
 
 
 def test_a_trainer_that_more_devices_do_not_speed_up_gets_none():

@@ -51,6 +51,29 @@ def test_padding_is_told_from_a_twentieth_on(prompts, fires):
     assert fires == (not isinstance(found, str))
 
 
+MEGATRON = {"tensor_model_parallel_size": 4, "pipeline_model_parallel_size": 2,
+            "context_parallel_size": 1}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("actor", "told"),
+    [
+        # 121 sequences: 15 short of 8 x 17 = 136 on 16 ranks of 16 devices.
+        ({"ulysses_sequence_parallel_size": 2}, None),
+        ({"strategy": "megatron", "ulysses_sequence_parallel_size": 2, "megatron": MEGATRON},
+         "121 sequences an update divide by 2 ranks, 1 short"),
+        ({"strategy": "megatron", "megatron": {**MEGATRON, "context_parallel_size": 4}},
+         "16 trainer devices do not form whole ranks"),
+    ],
+)  # fmt: skip
+def test_ranks_are_devices_that_hold_the_model_once(actor, told):
+    """Megatron's tensor, pipeline and context parallelism count, and Ulysses does not."""
+    config = {"actor_rollout_ref": {"actor": actor}}
+    work = job("sync", train_batch=121, mini_batch=121, trainer_devices=16)
+    found = routing.divisibility(case(work, "sync", config=config))
+    assert (None if fired(found) else found) == told
+
+
 # -- memory --------------------------------------------------------------------------------
 
 BUDGET = {"trainer_devices": 1, "token_budget": 1024, "max_response_length": 1000}
@@ -125,6 +148,22 @@ def test_emulated_devices_hold_any_budget_and_the_smallest_that_gains_is_asked_f
     assert found.changes == {"token_budget": 2048}
     assert "measure the headroom of real ones first" in found.says
     assert "not sampled" in memory.token_budget(asked)
+
+
+@pytest.mark.parametrize(
+    ("actor", "longest"),
+    [
+        ({"ulysses_sequence_parallel_size": 3}, 342),
+        ({"strategy": "megatron", "ulysses_sequence_parallel_size": None,
+          "megatron": {**MEGATRON, "context_parallel_size": 2}}, 512),
+    ],
+)  # fmt: skip
+def test_a_sequence_is_shared_by_ulysses_or_by_megatrons_context_parallelism(actor, longest):
+    config = {**LONG, "actor_rollout_ref": {"actor": actor}}
+    told = memory.token_budget(
+        case(with_micro_batches(), "sync", config=config, devices=memory_of(1.0))
+    )
+    assert f"feasible from {longest} to 1024" in told
 
 
 def test_where_memory_and_the_longest_sequence_cross_no_budget_is_feasible():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from rlinsight.analyzers.advise.case import Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
+from rlinsight.analyzers.parallel import sequence_parallel_size
 from rlinsight.analyzers.simulate.overrides import setting
 
 #: A budget that could grow by less is not worth an experiment.
@@ -87,8 +89,8 @@ def _longest(case: Case) -> int:
     """Return the tokens that the longest sequence takes on a device, rounded up."""
     prompt = setting(case.config, "data.max_prompt_length") or 0
     response = setting(case.config, "data.max_response_length") or 0
-    parallel = setting(case.config, "actor_rollout_ref.actor.ulysses_sequence_parallel_size") or 1
-    return -(-(int(prompt) + int(response)) // int(parallel))
+    parallel = sequence_parallel_size(partial(setting, case.config))
+    return -(-(int(prompt) + int(response)) // parallel)
 
 
 RULES: Final = (
