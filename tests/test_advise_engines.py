@@ -43,6 +43,7 @@ def test_engines_under_pressure_get_no_more_and_are_told_so():
     found = engine.kv_pressure(case(job(max_num_seqs=8), balance=pressed))
     assert found.overrides == ("actor_rollout_ref.rollout.max_num_seqs=6",)
     assert found.effect is None  # preemption is not simulated: nothing is claimed
+    assert found.evidence[0].windows == ((0.0, sample("fully_async").run.duration_s),)
     assert isinstance(engine.kv_pressure(case(None, balance=balance(kv_pressure=()))), str)
 
 

@@ -160,6 +160,8 @@ def test_a_replica_that_skipped_versions_and_caught_up_is_told_too(lagging, says
     found = sync.stale_shard(case(None, balance=skipped))
     assert found.says.startswith(says)
     assert [one.what for one in found.evidence] == evidence
+    whole = (0.0, sample("fully_async").run.duration_s)
+    assert {one.windows for one in found.evidence} == {(whole,)}, "versions are of the whole run"
 
 
 @pytest.mark.parametrize(("share", "fires"), [(0.021, True), (0.019, False), (None, False)])

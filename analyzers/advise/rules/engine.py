@@ -85,7 +85,7 @@ def kv_pressure(case: Case) -> Proposal | str:
         f"{f' and preempted {worst.preemptions} requests' if worst.preemptions else ''}: give it "
         f"more memory, or fewer sequences at once. {_ceiling(pressed)}"
     )
-    evidence = (case.shown("KV cache, peak", worst.peak),)
+    evidence = (case.shown("KV cache, peak", worst.peak, whole_run=True),)
     if case.knobs is None:
         return Proposal(says, evidence)
     slots = max(1, round(case.knobs.max_num_seqs * (1 - GIVE_UP)))

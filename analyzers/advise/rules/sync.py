@@ -28,10 +28,14 @@ def stale_shard(case: Case) -> Proposal | str:
     found, evidence = [], []
     if worst.lagging:
         found.append(f"is {worst.versions_behind} versions behind its peers")
-        evidence.append(case.shown("versions behind", worst.versions_behind, "versions"))
+        evidence.append(
+            case.shown("versions behind", worst.versions_behind, "versions", whole_run=True)
+        )
     if worst.skipped:
         found.append(f"never took {len(worst.skipped)} versions that a peer took")
-        evidence.append(case.shown("versions skipped", len(worst.skipped), "versions"))
+        evidence.append(
+            case.shown("versions skipped", len(worst.skipped), "versions", whole_run=True)
+        )
     says = (
         f"`{worst.lane}` {' and '.join(found)}: its samples are staler than they are counted. Find "
         "out why before anything is tuned."
@@ -122,7 +126,9 @@ def recording_overhead(case: Case) -> Proposal | str:
         f"Recording takes {share:.1%} of the wall time of one process: disable hooks that you do "
         "not need."
     )
-    return Proposal(says, (case.shown("time inside of hooks, process with most", share),))
+    return Proposal(
+        says, (case.shown("time inside of hooks, process with most", share, whole_run=True),)
+    )
 
 
 CORRECTNESS: Final = (
