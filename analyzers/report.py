@@ -59,7 +59,9 @@ def build(trace: Trace, asked: Window | None, lanes: Sequence[str] | None) -> Re
     with ThreadPoolExecutor(max_workers=1) as beside:
         slots = beside.submit(slot_use, tables.requests, tables.counters, tables.topology, window)
         length = beside.submit(_lengths, tables, window)
-        activities = beside.submit(activity_times, tables.spans, tables.topology, info.end_ns)
+        activities = beside.submit(
+            activity_times, tables.spans, tables.topology, info.end_ns, window
+        )
         alive = beside.submit(_liveness, trace, tables)
         covered = beside.submit(_coverage, tables, window)
         lags = beside.submit(staleness, tables.samples, tables.requests, window=window)

@@ -130,7 +130,8 @@ class ActivityTime:
     """One activity on the lanes of one role, over the whole run.
 
     `lane_seconds` is the wall time in which at least one span ran, summed over lanes;
-    `mean_s` is the mean duration of a closed span.
+    `mean_s` is the mean duration of a closed span. `span_seconds_in_window` is of the window
+    alone: the parts of all spans that lie in it, summed, those beside each other too.
     """
 
     role: str
@@ -140,6 +141,7 @@ class ActivityTime:
     open_spans: int
     lane_seconds: float
     mean_s: float | None
+    span_seconds_in_window: float
 
 
 @dataclass(frozen=True)
@@ -160,10 +162,11 @@ class Trust:
     """What lowers the confidence in the figures.
 
     `hook_seconds` is the time spent inside hooks, summed over processes, `hook_share` that per
-    wall time of the run. `clock_residual_ns` is the largest error of a clock that was compared
-    with the reference, None where none was. `unknown_lengths` are trained samples of the window
-    without a length, which are taken to be as long as the others. `emulation` is set for a run
-    on emulated devices.
+    wall time of the run, `hook_share_largest` that of the process with most: processes run beside
+    each other, so that is what recording may have slowed the run by. `clock_residual_ns` is the
+    largest error of a clock that was compared with the reference, None where none was.
+    `unknown_lengths` are trained samples of the window without a length, which are taken to be as
+    long as the others. `emulation` is set for a run on emulated devices.
     """
 
     hooks_installed: int
@@ -175,6 +178,7 @@ class Trust:
     unattributed_ratio: float | None
     hook_seconds: float | None
     hook_share: float | None
+    hook_share_largest: float | None
     uncalibrated_lanes: tuple[str, ...]
     clock_residual_ns: int | None
     unknown_lengths: int

@@ -86,8 +86,8 @@ def balance(**parts: Any) -> Balance:
     return replace(sample("fully_async").balance, **parts)
 
 
-def versions(lagging: bool) -> ReplicaVersions:
-    return ReplicaVersions("replica1", 7, 3, 12.0, 5.0, 12.0, (5, 6), lagging)
+def versions(lagging: bool, skipped: tuple[int, ...] = ()) -> ReplicaVersions:
+    return ReplicaVersions("replica1", 7, 3, 12.0, 5.0, 12.0, skipped, lagging)
 
 
 def quality(**parts: Any) -> Quality:

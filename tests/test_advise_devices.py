@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from cases import SHORT, SPARE, case, fired, sample
+from cases import SHORT, SPARE, S, case, fired, sample
 from simulated import job
 
 from rlinsight.analyzers.advise.rules import asynchronous, resources, tools, validation
@@ -137,6 +138,12 @@ def test_a_trainer_only_takes_devices_that_its_batches_divide_by():
     half = {"actor_rollout_ref": {"actor": {"ulysses_sequence_parallel_size": 2}}}
     asked = case(training_bound(), config=half)
     assert [resources.divides(asked, n) for n in (1, 2, 3, 4)] == [False, True, False, True]
+    sizes = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 2}
+    megatron = {"actor_rollout_ref": {"actor": {"strategy": "megatron", "megatron": sizes}}}
+    asked = case(training_bound(), config=megatron)
+    assert [resources.divides(asked, n) for n in (0, 2, 4, 8, 12)] == [
+        False, False, True, True, False,
+    ]  # fmt: skip
 
 
 def test_a_trainer_that_more_devices_do_not_speed_up_gets_none():
@@ -173,24 +180,30 @@ def test_nodes_that_are_not_whole_get_no_more_devices_than_they_have():
 # -- tools ---------------------------------------------------------------------------------
 
 
-def with_tools(spans: int, used: float, *, mean_s: float = 1.0, running: float = 1.0):
-    """So many tool calls of a second each, beside one request in flight over 100 s."""
+def with_tools(seconds: float, used: float, **lane: Any):
+    """So many tool-seconds beside one request in flight, both in a window of 100 s.
+
+    Ten thousand more tool calls lie outside of it, in a run that is ten times as long.
+    """
     base = sample("fully_async")
-    lane = replace(base.slots.lanes[0], mean_running=running, utilization=used)
+    start = base.window.start_ns
+    usual = {"engine_kind": "standalone", "mean_running": 1.0, "utilization": used}
+    replica = replace(base.slots.lanes[0], **{**usual, **lane})
     return {
-        "activities": (ActivityTime("other", "tool", 4, spans, 0, 50.0, mean_s),),
-        "slots": SlotUse({}, (lane,)),
-        "run": replace(base.run, duration_s=100.0),
+        "activities": (ActivityTime("other", "tool", 4, 10_000, 0, 500.0, 1.0, seconds),),
+        "slots": SlotUse({}, (replica,)),
+        "run": replace(base.run, duration_s=1000.0),
+        "window": replace(base.window, end_ns=start + 100 * S),
     }
 
 
 @pytest.mark.parametrize(
-    ("spans", "used", "fires"), [(67, 0.3, True), (66, 0.3, False), (400, 0.49, True),
+    ("seconds", "used", "fires"), [(67, 0.3, True), (66, 0.3, False), (400, 0.49, True),
                                  (400, 0.51, False)],
 )  # fmt: skip
-def test_rollouts_that_wait_for_tools_need_trajectories_not_devices(spans, used, fires):
+def test_rollouts_that_wait_for_tools_need_trajectories_not_devices(seconds, used, fires):
     # 67 tool-seconds of 167 are 40.1 %.
-    found = tools.tool_bound(case(job(concurrent_samples=16), **with_tools(spans, used)))
+    found = tools.tool_bound(case(job(concurrent_samples=16), **with_tools(seconds, used)))
     assert fired(found) == fires
     if fires:
         assert found.overrides == ("async_training.concurrent_samples_per_replica=32",)
@@ -205,6 +218,15 @@ def test_elsewhere_agent_workers_and_calls_are_doubled():
         "actor_rollout_ref.rollout.agent.num_workers=16",
         "actor_rollout_ref.rollout.multi_turn.max_parallel_calls=2",
     )
+
+
+@pytest.mark.parametrize(
+    ("generates", "fires"), [(1.0, True), (0.41, True), (0.39, False), (0.2, False), (0.0, True)]
+)
+def test_a_replica_that_sleeps_half_of_the_time_is_as_full_as_while_it_is_awake(generates, fires):
+    """A fifth of its slots over the window are all of them in a fifth of it."""
+    slots = with_tools(200, 0.2, engine_kind="hybrid", generating_ratio=generates)
+    assert fired(tools.tool_bound(case(job("sync"), "sync", **slots))) == fires
 
 
 def test_without_tools_nothing_is_said_and_with_them_no_devices_are_added():

@@ -33,7 +33,7 @@ def test_engines_with_a_queue_and_memory_run_more_at_once(queued, fires):
         assert found.changes == {"max_num_seqs": 2}
 
 
-PRESSED = KvPressure("replica1", "preempting", 0.95, 0.99, None, None, 0.5, 12)
+PRESSED = KvPressure("replica1", "preempting", 0.95, 0.99, None, None, 0.5, 12, 300)
 
 
 def test_engines_under_pressure_get_no_more_and_are_told_so():
@@ -43,7 +43,27 @@ def test_engines_under_pressure_get_no_more_and_are_told_so():
     found = engine.kv_pressure(case(job(max_num_seqs=8), balance=pressed))
     assert found.overrides == ("actor_rollout_ref.rollout.max_num_seqs=6",)
     assert found.effect is None  # preemption is not simulated: nothing is claimed
+    assert found.evidence[0].windows == ((0.0, sample("fully_async").run.duration_s),)
     assert isinstance(engine.kv_pressure(case(None, balance=balance(kv_pressure=()))), str)
+
+
+@pytest.mark.parametrize(
+    ("preemptions", "requests", "ceiling"),
+    [
+        (12, 300, "At most 4.0% of the requests there were computed twice: a small ceiling."),
+        (15, 300, "At most 5.0% of the requests there were computed twice."),
+        (450, 300, "1.5 preemptions for each request: much of the work was done again."),
+        (0, 300, "Nothing was preempted, so that nothing was computed twice yet."),
+        (12, 0, "12 preemptions, of requests that were not recorded: no ceiling is known."),
+        (None, None, "Preemptions were not counted, so that the ceiling of this is not known."),
+    ],
+)
+def test_what_less_preemption_gains_at_most_is_of_the_same_requests(preemptions, requests, ceiling):
+    """The report's requests are of the steady window and one kind; these are not divided by."""
+    one = replace(PRESSED, preemptions=preemptions, requests=requests)
+    uncounted = replace(PRESSED, lane="replica2", preemptions=None, requests=None)
+    found = engine.kv_pressure(case(None, balance=balance(kv_pressure=(one, uncounted))))
+    assert found.says.endswith(f"fewer sequences at once. {ceiling}")
 
 
 #: Sixteen slots, of which the limit of one prompt per replica uses one.

@@ -40,7 +40,7 @@ def test_a_run_that_stands_still_gets_no_advice():
 def quiet(mode: str = "fully_async", **settings):
     """Nothing idles, waits or fails."""
     plain = balance(kv_pressure=(), versions=(), replicas=(), ranks=None, requests=None)
-    trust = replace(sample("fully_async").trust, hook_share=0.0)
+    trust = replace(sample("fully_async").trust, hook_share_largest=0.0)
     return case(job(**SPARE), mode, slots=SlotUse({}, ()), balance=plain, trust=trust, sync=None,
                 lengths=tails(0.0), **settings)  # fmt: skip
 

@@ -12,7 +12,7 @@ from rlinsight.analyzers.advise.rules import staleness, update_size
 from rlinsight.analyzers.quality.guard import Kl
 from rlinsight.analyzers.quality.trends import Trend
 from rlinsight.analyzers.result import Estimate
-from rlinsight.analyzers.staleness.coverage import AnalyticCoverage
+from rlinsight.analyzers.staleness.coverage import AnalyticCoverage, analytic_coverage
 
 # -- more ----------------------------------------------------------------------------------
 
@@ -53,6 +53,27 @@ def test_staleness_stays_where_it_would_not_help_or_not_be_safe(waits, level, co
              bubbles={("trainer", "wait_samples"): waits})
     )  # fmt: skip
     assert reason in told
+
+
+@pytest.mark.parametrize(
+    ("now", "bypass", "tried"),
+    [
+        (0.35, True, [0.45, 0.5]),
+        (0.25, True, [0.35, 0.45, 0.5]),
+        (0.2, True, [0.3, 0.4, 0.5]),
+        (0.45, True, [0.5]),
+        (0.498, True, [0.5]),
+        (0.75, False, [0.85, 0.95, 1.0]),
+        (0.5, True, []),
+        (0.7, True, []),
+    ],
+)
+def test_staleness_is_tried_up_to_its_limit_and_not_beyond(now, bypass, tried):
+    config = {"algorithm": {"rollout_correction": {"bypass_mode": bypass}}}
+    asked = case(job(**QUOTA, staleness_threshold=now), config=config, bubbles=HELD,
+                 quality=differing("healthy"))  # fmt: skip
+    staleness.raise_staleness(asked)
+    assert list(asked._asked) == [repr([("staleness_threshold", value)]) for value in tried]
 
 
 TWO_LENGTHS = {"lengths": (4, 8), "train_s": 8.0, "max_num_seqs": 8, "mini_batch": 4}
@@ -105,6 +126,26 @@ def test_staleness_that_covers_no_further_update_is_given_up(threshold, lower):
     predicted(told, {"staleness_threshold": 0.25}, Estimate(0.05, 0.01, 0.09))
     found = staleness.staleness_coverage(told)
     assert (found.changes["staleness_threshold"] if fired(found) else None) == lower
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 6, 7, 8, 12, 64, 300, 1001])
+def test_what_is_lowered_to_covers_the_same_updates(every):
+    """By the formula that counts them; 333 of 1000 would cover none of three."""
+    for covered in range(every + 1):
+        lower = staleness.least_covering(covered, every)
+        analytic = analytic_coverage(lower, every)
+        assert analytic.steps_covered == covered
+        assert analytic.steps_ahead - covered < 0.01
+        assert lower == pytest.approx(covered / every, abs=0.001)
+
+
+def test_a_third_is_given_as_the_decimal_that_covers_what_a_third_does():
+    told = case(slow_trainer(0.5, sync_step=3), coverage=covering(0.5, 3))
+    found = staleness.staleness_coverage(
+        predicted(told, {"staleness_threshold": 0.334}, Estimate(0.05, 0.01, 0.09))
+    )
+    assert found.overrides == ("async_training.staleness_threshold=0.334",)
+    assert "covers 1 of 3 updates in full, as 0.334 does" in found.says
 
 
 #: Both sides of 3 %, and of an interval that tells a gain from noise.

@@ -147,7 +147,25 @@ def test_a_replica_that_lags_behind_is_told_first():
     assert told == "all replicas took every version"
 
 
+@pytest.mark.parametrize(
+    ("lagging", "says", "evidence"),
+    [
+        (False, "`replica1` never took 2 versions that a peer took: its", ["versions skipped"]),
+        (True, "`replica1` is 3 versions behind its peers and never took 2 versions that a peer",
+         ["versions behind", "versions skipped"]),
+    ],
+)  # fmt: skip
+def test_a_replica_that_skipped_versions_and_caught_up_is_told_too(lagging, says, evidence):
+    skipped = balance(versions=(versions(False), versions(lagging, (5, 6))))
+    found = sync.stale_shard(case(None, balance=skipped))
+    assert found.says.startswith(says)
+    assert [one.what for one in found.evidence] == evidence
+    whole = (0.0, sample("fully_async").run.duration_s)
+    assert {one.windows for one in found.evidence} == {(whole,)}, "versions are of the whole run"
+
+
 @pytest.mark.parametrize(("share", "fires"), [(0.021, True), (0.019, False), (None, False)])
 def test_recording_must_not_be_what_is_tuned_for(share, fires):
-    trust = replace(sample("fully_async").trust, hook_share=share)
+    """What all processes take together is no part of the wall time: 100 of 0.5 % are 50 %."""
+    trust = replace(sample("fully_async").trust, hook_share=0.5, hook_share_largest=share)
     assert fires == (not isinstance(sync.recording_overhead(case(None, trust=trust)), str))

@@ -9,6 +9,8 @@ from cases import case, fired, sample, tails
 from simulated import job
 
 from rlinsight.analyzers.advise.rules import batching, tail
+from rlinsight.runs.settings import compose
+from rlinsight.runs.tune.change import changed
 
 
 @pytest.mark.parametrize(("waits", "fires"), [(0.11, True), (0.09, False)])
@@ -45,6 +47,9 @@ def test_where_no_setting_cures_a_tail_the_maximum_may():
     assert found.effect.tokens_per_s.low > 0
 
 
+OVERLONG = "reward.reward_kwargs.overlong_buffer_cfg"
+
+
 def cut(share: float | None):
     lengths = sample("fully_async").lengths
     return replace(lengths, cap=replace(lengths.cap, cap_share=share))
@@ -57,7 +62,27 @@ def test_responses_that_are_cut_are_penalized(share, fires):
     assert fired(found) == fires
     if fires:
         assert found.overrides[0] == "reward.reward_manager.name=dapo"
-        assert "len:256" in found.overrides[2]
+        assert f"++{OVERLONG}.len=256" in found.overrides
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        (),
+        ("+reward.reward_kwargs.max_resp_len=9",
+         "+reward.reward_kwargs.overlong_buffer_cfg={enable:False,len:9,penalty_factor:0.5}"),
+    ],
+)  # fmt: skip
+def test_the_penalty_is_accepted_by_verl_with_and_without_keys_of_the_run(own):
+    config = {"data": {"max_response_length": 1024}}
+    found = tail.overlong(case(None, config=config, lengths=cut(0.3)))
+    settings = compose("verl.trainer.main_ppo", [*own, *found.overrides])
+    assert settings.get("reward.reward_kwargs") == {
+        "max_resp_len": 1024,
+        "overlong_buffer_cfg": {"enable": True, "len": 256, "penalty_factor": 1.0, "log": False},
+    }
+    document = changed({}, found.overrides)
+    assert document["overrides"][f"++{OVERLONG}.enable"] is True, "as `tune` writes it"
 
 
 def test_overlong_responses_that_are_penalized_already_are_left_alone():

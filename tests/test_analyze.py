@@ -50,6 +50,19 @@ def test_steps_and_activities(run):
     assert (waits.role, waits.spans, waits.lane_seconds, waits.mean_s) == ("trainer", 2, 6, 3)
 
 
+def test_activities_are_of_the_whole_run_and_beside_it_of_the_window(tmp_path):
+    t = Timeline(tmp_path / "t")
+    t.step(1, 0, 20)
+    t.gen(0, 20)
+    for start, end in ((0, 10), (5, 15), (16, None)):
+        t.span("rollouter", "tool", start, end)
+    (tool,) = [
+        row for row in t.open().analyze(window=(8 * S, 20 * S)).activities if row.activity == "tool"
+    ]
+    assert (tool.spans, tool.open_spans, tool.mean_s) == (3, 1, 10.0)
+    assert tool.span_seconds_in_window == 2 + 7 + 4
+
+
 def test_a_window_restricts_every_pool(run):
     report = run.open().analyze(window=(10 * S, 15 * S))
     assert report.pools["rollouter"].ledger == {"bubble.staleness_quota": 4.0, "generate": 1.0}

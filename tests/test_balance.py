@@ -182,6 +182,28 @@ def test_how_requests_are_spread_over_two_replicas(tmp_path, rows, verdict):
     assert sum(found.shares.values()) == pytest.approx(1)
 
 
+@pytest.mark.parametrize(
+    ("rows", "verdict", "in_flight"),
+    [
+        # Asleep for 96 of 100 s, then 32 at once: as many as there are prompts.
+        ([(0, 4, f"replica{i % 2}") for i in range(32)], "even", 32.0),
+        # As many at once, and one of them takes all the time: a tail, which no client can fill.
+        ([(0, 1, f"replica{i % 2}") for i in range(15)] + [(0, 100, "replica1")], "even", 1.15),
+        # One after the other, between long sleeps.
+        ([(0, 2, "replica0"), (2, 4, "replica1"), (90, 92, "replica0"), (92, 94, "replica1")],
+         "serialized", 1.0),
+        # The next is sent shortly before the one before it ends.
+        ([(10 * i, 10 * i + 11, f"replica{i % 2}") for i in range(9)], "serialized", 99 / 91),
+    ],
+)  # fmt: skip
+def test_a_client_is_only_serial_while_it_sends(tmp_path, rows, verdict, in_flight):
+    t = Timeline(tmp_path / "t", topology())
+    for start, end, lane in rows:
+        t.gen(start, end, lane)
+    found = request_spread(t.open().requests.collect(), topology(), (0, 100 * S))
+    assert (found.verdict, found.mean_in_flight) == (verdict, pytest.approx(in_flight))
+
+
 def test_a_slow_replica_has_more_of_the_time_and_is_no_matter_of_routing(tmp_path):
     t = Timeline(tmp_path / "t", topology())
     for i in range(4):
@@ -224,6 +246,14 @@ def test_a_sync_under_way_is_not_a_lag_and_a_skipped_version_is_named(tmp_path):
     synced(t, "replica1", v1=11, v3=31)
     _, late = replica_versions(t.open().markers.collect(), topology(), 40 * S + S // 2)
     assert (late.versions_behind, late.lagging, late.skipped) == (1, False, (2,))
+
+
+def test_a_replica_that_is_added_later_skipped_nothing_before(tmp_path):
+    t = Timeline(tmp_path / "t", topology())
+    synced(t, "replica0", v1=10, v2=20, v3=30, v4=40, v5=50)
+    synced(t, "replica1", v3=31, v4=41)
+    _, late = replica_versions(t.open().markers.collect(), topology(), 50 * S + S // 2)
+    assert (late.skipped, late.lagging) == ((), False), "the fifth may still come"
 
 
 def ranks(t: Timeline, start: float, *work: tuple[float, int | None]) -> None:

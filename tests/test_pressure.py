@@ -22,7 +22,8 @@ def record(t: Timeline, name: str, *values: float, every: float = 10) -> None:
 
 
 def found(t: Timeline):
-    return kv_pressure(t.open().counters.collect())
+    trace = t.open()
+    return kv_pressure(trace.counters.collect(), trace.requests.collect())
 
 
 @pytest.fixture
@@ -57,8 +58,27 @@ def test_preemptions_are_counted_over_a_reset(t):
     assert (row.finding, row.preemptions) == ("preempting", 5)
 
 
+def test_preemptions_stand_beside_the_requests_of_their_replica_and_time(t):
+    record(t, "kv_cache_usage", 0.5, 0.6, 0.95, 0.6)
+    for at, total in ((10, 0), (30, 5)):
+        t.writer.counter("preemptions", total, lane="replica0", ts_ns=at * S)
+    for start, end in ((0, 9), (5, 15), (20, 40), (31, 50)):
+        t.gen(start, end)
+    t.gen(10, 30, lane="replica1")
+    (row,) = found(t)
+    assert (row.preemptions, row.requests) == (5, 2)
+
+
+def test_where_no_preemptions_are_counted_nothing_stands_beside_them(t):
+    record(t, "kv_cache_usage", 0.95, 0.95)
+    t.gen(0, 10)
+    (row,) = found(t)
+    assert (row.preemptions, row.requests) == (None, None)
+
+
 def test_a_cache_with_room_is_no_finding(t):
     record(t, "kv_cache_usage", 0.3, 0.5, 0.7, 0.85)
     record(t, "preemptions", 0)
     assert found(t) == ()
-    assert found(t) == kv_pressure(t.open().counters.collect().clear())
+    trace = t.open()
+    assert kv_pressure(trace.counters.collect().clear(), trace.requests.collect()) == ()

@@ -9,10 +9,13 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from cases import balance, versions
+from cases import report as recorded
 from rich.console import Console
 from timelines import Timeline
 
 from rlinsight.analyzers.device_time.states import BUBBLES, cause_of
+from rlinsight.report.balance import balance as balance_section
 from rlinsight.report.markdown import markdown
 from rlinsight.report.text import print_report
 from rlinsight.report.units import number, percent, seconds
@@ -171,3 +174,18 @@ def test_units():
         "-", "0.0 %", "50.0 %", "0.04 %", "120.0 %",
     ]  # fmt: skip
     assert number(1234.5, "tokens") == "1234 tokens"
+
+
+@pytest.mark.parametrize(
+    ("of", "rows"),
+    [
+        (versions(True), ["lagging replica: replica1"]),
+        (versions(False, (5, 6)), ["replica that skipped versions: replica1"]),
+        (versions(False), []),
+    ],
+)
+def test_replicas_that_lag_and_those_that_skipped_versions_are_both_told(of, rows):
+    found = dict(balance_section(recorded(balance=balance(versions=(of,)))).rows)
+    assert [what for what in found if "replica1" in what] == rows
+    if of.skipped:
+        assert found[rows[0]] == "2 that its peers took: 5, 6"

@@ -113,10 +113,15 @@ def test_micro_batches_have_a_size_or_a_token_budget(dynamic, micro, log_prob, n
     assert named is None or named in problem.message
 
 
-def test_trainer_devices_form_whole_sequence_parallel_groups():
+def test_trainer_devices_form_whole_ranks():
     seen = {f"{ACTOR}.ulysses_sequence_parallel_size": 3}
-    assert batches.sequence_parallel_divides_devices(facts(settings=seen)) is not None
-    assert batches.sequence_parallel_divides_devices(facts(settings=seen, trainer=(1, 6))) is None
+    assert batches.ranks_divide_devices(facts(settings=seen)) is not None
+    assert batches.ranks_divide_devices(facts(settings=seen, trainer=(1, 6))) is None
+    seen = {f"{ACTOR}.strategy": "megatron", f"{ACTOR}.ulysses_sequence_parallel_size": 3,
+            f"{ACTOR}.megatron.tensor_model_parallel_size": 4}  # fmt: skip
+    assert batches.ranks_divide_devices(facts(settings=seen)) is None
+    problem = batches.ranks_divide_devices(facts(settings=seen, trainer=(1, 6)))
+    assert "megatron.context_parallel_size=4" in problem.message
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_healthy_trace_is_valid_and_counted(tmp_path: Path) -> None:
         "spans": 3, "requests": 3, "samples": 3, "counters": 1, "metrics": 0, "markers": 0,
     }  # fmt: skip
     assert (result.time_range, result.duration_s) == ((0, 10 * S), 10.0)
-    assert result.hook_share == 0.001
+    assert (result.hook_share, result.hook_share_largest) == (0.001, 0.001)
     requests, samples = result.requests, result.samples
     assert (requests.submitted, requests.finished, requests.aborted, requests.in_flight) == (
         3, 1, 1, 1,
@@ -135,6 +135,18 @@ def wrong(folder: Path, name: str) -> None:
     elif name == "dead_lane":
         lane = {"lanes": [{"id": "replica1", "role": "replica", "pid": 2}]}
         write_process(folder, pid=2, flushed_ns=3 * S, topology=lane)
+
+
+def test_many_processes_that_each_record_cheaply_slow_nothing(tmp_path: Path) -> None:
+    """40 processes with 20 ms in hooks each, of 10 s: 8 % in all, 0.2 % in any of them."""
+    healthy(tmp_path)
+    for pid in range(2, 42):
+        write_process(tmp_path, pid=pid, ended_ns=1, flushed_ns=10 * S, hook_ns=20_000_000)
+    result = check(tmp_path)
+    assert kinds(result) == []
+    assert (result.hook_share, result.hook_share_largest) == (0.08, 0.002)
+    trust = rlinsight.open(tmp_path).analyze().trust
+    assert (trust.hook_share, trust.hook_share_largest) == (0.08, 0.002)
 
 
 @pytest.mark.parametrize("name", FINDING_KINDS)

@@ -156,14 +156,21 @@ class Case:
         *,
         owner: str = "",
         causes: Sequence[str] = (),
+        whole_run: bool = False,
     ) -> Evidence:
-        """Return a figure with the largest bubbles that show it, or with the report's window."""
+        """Return a figure with the largest bubbles that show it, or with the report's window.
+
+        `whole_run`: the figure is of the whole recording, not of the report's window.
+        """
+        run = self.report.run
+        if whole_run and run.duration_s is not None:
+            return Evidence(what, value, unit, ((0.0, run.duration_s),))
         largest = self.report.bubbles.largest
         spans = [(b.start_ns, b.end_ns) for b in largest if b.owner == owner and b.cause in causes][
             :_SHOWN
         ]
         window = self.report.window
         spans = spans or [(window.start_ns, window.end_ns)]
-        zero = self.report.run.started_ns or window.start_ns
+        zero = run.started_ns or window.start_ns
         times = tuple(((start - zero) / 1e9, (end - zero) / 1e9) for start, end in sorted(spans))
         return Evidence(what, value, unit, times)

@@ -7,16 +7,19 @@ import polars as pl
 from rlinsight.analyzers.device_time.intervals import covered
 from rlinsight.analyzers.device_time.trained import tokens_of_all
 from rlinsight.analyzers.result import ActivityTime, StepRow
-from rlinsight.analyzers.tables import training_steps
+from rlinsight.analyzers.tables import training_steps, within
 from rlinsight.trace.topology import Topology
 
 _NS = 1e9
 
 
-def activity_times(spans: pl.DataFrame, topology: Topology, end_ns: int) -> list[ActivityTime]:
+def activity_times(
+    spans: pl.DataFrame, topology: Topology, end_ns: int, window: tuple[int, int]
+) -> list[ActivityTime]:
     """Return the time of each activity per lane role; overlapping spans of a lane count once.
 
-    An open span reaches to `end_ns`. `mean_s` is over closed spans.
+    An open span reaches to `end_ns`. `mean_s` is over closed spans. Worked example of
+    `span_seconds_in_window`: two spans of a lane over 0-10 and 5-15, window 8-20: 2 + 7 s.
     """
     roles = {lane.id: lane.role for lane in topology.lanes}
     role = pl.col("lane").cast(pl.String).replace_strict(
@@ -25,6 +28,7 @@ def activity_times(spans: pl.DataFrame, topology: Topology, end_ns: int) -> list
     by = ["role", "activity"]
     table = (
         _per_lane(spans, end_ns)
+        .join(_in_window(spans, end_ns, window), on=["lane", "activity"], how="left")
         .with_columns(pl.col("activity").cast(pl.String), role=role)
         .group_by(by)
         .agg(
@@ -35,10 +39,21 @@ def activity_times(spans: pl.DataFrame, topology: Topology, end_ns: int) -> list
             mean_s=pl.when(pl.col("closed").sum() > 0).then(
                 pl.col("closed_ns").sum() / pl.col("closed").sum() / _NS
             ),
+            span_seconds_in_window=pl.col("inside_ns").sum() / _NS,
         )
         .sort("role", "lane_seconds", "activity", descending=[False, True, False])
     )
     return [ActivityTime(**row) for row in table.iter_rows(named=True)]
+
+
+def _in_window(spans: pl.DataFrame, end_ns: int, window: tuple[int, int]) -> pl.DataFrame:
+    """Return the nanoseconds of each (lane, activity) that lie in `window`, summed over spans."""
+    start = pl.col("start_ns").clip(lower_bound=window[0])
+    end = pl.col("end_ns").fill_null(end_ns).clip(upper_bound=window[1])
+    rows = within(spans, window, "start_ns", "end_ns").select(
+        "lane", "activity", inside_ns=(end - start).clip(lower_bound=0)
+    )
+    return rows.group_by("lane", "activity").agg(pl.col("inside_ns").sum())
 
 
 def _per_lane(spans: pl.DataFrame, end_ns: int) -> pl.DataFrame:

@@ -60,7 +60,7 @@ def balance(tables: Tables, gaps: pl.DataFrame, window: Window) -> Balance:
             workers_of_requests(requests.filter(pl.col("lane").is_in(lanes)), steps["start_ns"])
         ),
         ranks=rank_balance(_updates(tables, window), topology),
-        kv_pressure=kv_pressure(tables.counters),
+        kv_pressure=kv_pressure(tables.counters, tables.requests),
         periodic=periodic(gaps, steps.select("step", "start_ns"), _frequencies(tables)),
         constant_gap=constant_gap(gaps),
     )

@@ -16,6 +16,8 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from rlinsight.analyzers.tables import within
+
 Finding = Literal["kv_pressure_rising", "kv_pressure", "preempting"]
 
 #: From this use on a cache is under pressure.
@@ -31,7 +33,8 @@ class KvPressure:
     """One replica under pressure. `full_in_s` extrapolates the rise, None without one.
 
     `high_share` is the share of recorded time at 0.9 and above; `preemptions` counts those
-    that the given rows add, None where they are not recorded.
+    that the given rows add, None where they are not recorded. `requests` are those of this replica
+    that were in flight while preemptions were counted: what these are to be held against.
     """
 
     lane: str
@@ -42,13 +45,17 @@ class KvPressure:
     full_in_s: float | None
     high_share: float | None
     preemptions: int | None
+    requests: int | None
 
 
-def kv_pressure(counters: pl.DataFrame) -> tuple[KvPressure, ...]:
+def kv_pressure(counters: pl.DataFrame, requests: pl.DataFrame) -> tuple[KvPressure, ...]:
     """Return the replicas whose KV cache is, or was, nearly full.
 
     Read from the counters `kv_cache_usage` (0 to 1), `running_requests` and `preemptions` of
     each replica. Preemptions found come first among the findings of a replica.
+
+    Worked example: preemptions of 0 at 10 s and 5 at 30 s, requests over 0-9, 5-15 and 20-40 s:
+    5 preemptions over 2 requests.
     """
     gauges = counters.filter(pl.col("name").is_in(_GAUGES))
     high = (pl.col("name") == "kv_cache_usage") & (pl.col("value") >= HIGH)
@@ -60,12 +67,14 @@ def kv_pressure(counters: pl.DataFrame) -> tuple[KvPressure, ...]:
     found = []
     for part in mine.sort("lane", "ts_ns").partition_by("lane", maintain_order=True):
         series = part.filter(pl.col("name") == "kv_cache_usage")
-        row = None if series.is_empty() else _lane(part["lane"][0], series, part)
+        row = None if series.is_empty() else _lane(part["lane"][0], series, part, requests)
         found += [row] if row is not None else []
     return tuple(found)
 
 
-def _lane(lane: str, series: pl.DataFrame, counters: pl.DataFrame) -> KvPressure | None:
+def _lane(
+    lane: str, series: pl.DataFrame, counters: pl.DataFrame, requests: pl.DataFrame
+) -> KvPressure | None:
     times, values = series["ts_ns"].to_numpy() / 1e9, series["value"].to_numpy()
     preemptions = _preemptions(counters)
     peak = float(values.max())
@@ -83,6 +92,7 @@ def _lane(lane: str, series: pl.DataFrame, counters: pl.DataFrame) -> KvPressure
         full_in_s=(1 - float(values[-1])) / rise if rise else None,
         high_share=float(width[values[:-1] >= HIGH].sum() / width.sum()) if len(width) else None,
         preemptions=preemptions,
+        requests=_requests(counters, requests.filter(pl.col("lane") == lane)),
     )
 
 
@@ -106,8 +116,20 @@ def _running(counters: pl.DataFrame, series: pl.DataFrame) -> np.ndarray:
 
 def _preemptions(counters: pl.DataFrame) -> int | None:
     """Return how many preemptions the running total grew by; a reset starts it anew."""
-    total = counters.filter(pl.col("name") == "preemptions").sort("ts_ns")["value"]
+    total = _totals(counters)["value"]
     if total.is_empty():
         return None
     grown = total.diff().fill_null(0)
     return int(pl.select(pl.when(grown < 0).then(total).otherwise(grown).sum()).item())
+
+
+def _requests(counters: pl.DataFrame, requests: pl.DataFrame) -> int | None:
+    """Return how many of a replica's requests touch the time in which preemptions were counted."""
+    times = _totals(counters)["ts_ns"]
+    if times.is_empty():
+        return None
+    return len(within(requests, (times[0], times[-1] + 1), "submit_ns", "end_ns"))
+
+
+def _totals(counters: pl.DataFrame) -> pl.DataFrame:
+    return counters.filter(pl.col("name") == "preemptions").sort("ts_ns")

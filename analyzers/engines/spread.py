@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import polars as pl
 
+from rlinsight.analyzers.device_time.intervals import total_ns, union
 from rlinsight.analyzers.engines.slots import running_levels
 from rlinsight.trace.topology import Topology
 
@@ -15,8 +17,10 @@ Spread = Literal["even", "skewed", "one_replica", "serialized"]
 
 #: One replica with this share of the request time carries the requests.
 CARRIES = 0.8
-#: With no more than this many requests in flight over all replicas, the client is the limit.
+#: With no more than this many requests in flight over all replicas, the client is the limit,
 SERIAL = 1.5
+#: unless fewer than this share of them were sent while at most one other was: that is a tail.
+ALONE = 0.5
 
 
 @dataclass(frozen=True)
@@ -24,9 +28,10 @@ class RequestSpread:
     """How request time is spread over the replicas of one engine kind.
 
     `shares` are of the request-seconds, `routed` of the number of requests: a slow replica has
-    more of the one and not of the other, which is no matter of routing. `drift` is the busiest
-    replica's share of the time in the last third of the window minus its share in the first
-    (routing that sticks shows as growth).
+    more of the one and not of the other, which is no matter of routing. `mean_in_flight` is
+    over the time in which any of these replicas has a request: while they sleep, nobody sends.
+    `drift` is the busiest replica's share of the time in the last third of the window minus its
+    share in the first (routing that sticks shows as growth).
     """
 
     verdict: Spread
@@ -44,7 +49,8 @@ class ReplicaVersions:
 
     `mean_lag_s` and `max_lag_s` are times behind the first replica to acknowledge a version,
     `behind_s` is how long it has lacked the first one that a peer has and it has not; `skipped`
-    are versions that peers acknowledged and this one never did, older than its last one.
+    are versions that peers acknowledged and this one never did, between its first one and its last
+    one: a replica that is added later skips none, and the latest may still come.
     """
 
     lane: str
@@ -64,11 +70,12 @@ def request_spread(
 
     None with fewer than two such replicas, or without requests on them. `one_replica` and
     `skewed` ask that the busiest replica has so large a share of the time and of the requests.
-    `serialized`: about one request in flight over all replicas, the client sends them one after
-    the other.
+    `serialized`: about one request in flight over all replicas while there is any, and most were
+    sent while at most one other was in flight: the client sends them one after the other.
 
-    Worked example: two replicas over 0-10, one with requests throughout, 4 at a time, the
-    other with none: shares 1 and 0, `one_replica`.
+    Worked examples: two replicas over 0-10, one with requests throughout, 4 at a time, the
+    other with none: shares 1 and 0, `one_replica`. Each with 16 requests over 0-4 of 0-100: 32 in
+    flight, `even`.
     """
     lanes = [lane.id for lane in topology.replicas() if lane.engine_kind == engine_kind]
     if len(lanes) < 2 or window[0] >= window[1]:
@@ -83,9 +90,10 @@ def request_spread(
     busiest = max(shares, key=lambda lane: shares[lane])
     counts = dict(mine.group_by("lane").len().iter_rows())
     routed = {lane: counts.get(lane, 0) / len(mine) for lane in lanes}
-    in_flight = total / (window[1] - window[0])
+    in_flight = total / total_ns(union(levels.filter(pl.col("running") > 0)))
+    serial = in_flight <= SERIAL and _sent_alone(mine) >= ALONE
     return RequestSpread(
-        verdict=_spread_verdict(min(shares[busiest], routed[busiest]), len(lanes), in_flight),
+        verdict=_spread_verdict(min(shares[busiest], routed[busiest]), len(lanes), serial),
         shares=shares,
         routed=routed,
         busiest=busiest,
@@ -95,12 +103,20 @@ def request_spread(
     )
 
 
-def _spread_verdict(share: float, replicas: int, in_flight: float) -> Spread:
+def _spread_verdict(share: float, replicas: int, serial: bool) -> Spread:
     if share >= CARRIES:
         return "one_replica"
-    if in_flight <= SERIAL:
+    if serial:
         return "serialized"
     return "skewed" if share >= 1.5 / replicas else "even"
+
+
+def _sent_alone(requests: pl.DataFrame) -> float:
+    """Return the share of the requests that were sent while at most one other was in flight."""
+    sent = np.sort(requests["submit_ns"].to_numpy())
+    ended = np.sort(requests["end_ns"].drop_nulls().to_numpy())
+    before = np.arange(len(sent)) - np.searchsorted(ended, sent, side="right")
+    return float((before <= 1).mean())
 
 
 def _areas(levels: pl.DataFrame) -> dict[str, int]:

@@ -7,7 +7,7 @@
 | `step_time_s` | time of the driver's steps / steps | lower |
 | `weight_sync_s` | time of the weight syncs / syncs, main backend | lower |
 | `lag_versions` | versions between first token and training / samples | lower |
-| `recording_overhead` | time inside hooks / wall time | lower |
+| `recording_overhead` | time inside hooks, summed over processes / wall time | lower |
 | `idle.<pool>` | bubble device-seconds / device-seconds | lower |
 | `bubble.<pool>.<cause>` | the part of it with one cause | lower |
 | `logged:<key>` | mean over the steps of what the framework logged | either |

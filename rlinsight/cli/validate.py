@@ -85,8 +85,11 @@ def _print_counts(result: Validation, console: Console) -> None:
         if len(result.clocks) > 1:
             known = "not known" if clock.residual_ns is None else f"{clock.residual_ns / 1e6} ms"
             console.print(f"clock     {line(clock.node)}: residual {known}")
-    if result.hook_share is not None:
-        console.print(f"overhead  {result.hook_share:.4%} of the wall time spent in hooks")
+    if result.hook_share is not None and result.hook_share_largest is not None:
+        console.print(
+            f"overhead  {result.hook_share:.4%} of the wall time spent in hooks, over all "
+            f"processes; {result.hook_share_largest:.4%} by the one that spent most"
+        )
 
 
 def _summary(result: Validation) -> str:

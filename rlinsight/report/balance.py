@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from rlinsight.analyzers.result import Report
 
 Row = tuple[str, str]
+#: Skipped versions that are named, of those of one replica.
+_NAMED = 5
 
 _BATCH = {
     "balanced": "the replicas end at about the same time",
@@ -62,15 +64,21 @@ def _replicas(report: Report) -> list[Row]:
 
 
 def _versions(report: Report) -> list[Row]:
-    return [
-        (
-            f"lagging replica: {row.lane}",
-            f"version {row.last_version}, {row.versions_behind} behind its peers "
-            f"for {seconds(row.behind_s)}",
-        )
-        for row in report.balance.versions
-        if row.lagging
-    ]
+    rows = []
+    for row in report.balance.versions:
+        if row.lagging:
+            behind = f"{row.versions_behind} behind its peers for {seconds(row.behind_s)}"
+            rows.append((f"lagging replica: {row.lane}", f"version {row.last_version}, {behind}"))
+        if row.skipped:
+            versions = ", ".join(map(str, row.skipped[:_NAMED]))
+            more = ", ..." if len(row.skipped) > _NAMED else ""
+            rows.append(
+                (
+                    f"replica that skipped versions: {row.lane}",
+                    f"{count(len(row.skipped))} that its peers took: {versions}{more}",
+                )
+            )
+    return rows
 
 
 def _ranks(report: Report) -> list[Row]:

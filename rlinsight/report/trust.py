@@ -21,7 +21,7 @@ def trust(report: Report) -> Section:
         (
             "time inside hooks",
             f"{seconds(found.hook_seconds)} over all processes, {percent(found.hook_share)} of the "
-            "wall time",
+            f"wall time; {percent(found.hook_share_largest)} in the process with most",
         ),
         *((f"hook skipped: {name}", why) for name, why in found.hooks_skipped.items()),
         *((f"hook failed: {name}", f"{n} times") for name, n in found.hook_errors.items()),

@@ -96,6 +96,11 @@ class Manifest:
         return sum(process.hook_ns for process in self.processes)
 
     @property
+    def largest_hook_ns(self) -> int:
+        """Time spent inside hooks by the process that spent most: what may have slowed the run."""
+        return max((process.hook_ns for process in self.processes), default=0)
+
+    @property
     def flush_ns(self) -> int:
         """CPU time of the background flush threads, summed over processes."""
         return sum(process.flush_ns for process in self.processes)

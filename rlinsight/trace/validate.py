@@ -46,7 +46,8 @@ def validate(trace: Trace) -> Validation:
         overlaps=overlaps(tables["spans"], trace.topology),
         dead=dead_processes(_on_one_clock(trace), manifest.exit_code),
         hooks=manifest.hooks,
-        hook_share=_hook_share(trace),
+        hook_share=_share_of_wall_time(trace, manifest.hook_ns),
+        hook_share_largest=_share_of_wall_time(trace, manifest.largest_hook_ns),
         unknown_names=unknown_names(tables),
         backward_rows=backward_rows(tables),
         skipped={skipped.path: skipped.reason for skipped in trace.skipped},
@@ -116,8 +117,8 @@ def _on_one_clock(trace: Trace) -> Iterator[Process]:
         yield replace(process, flushed_ns=clock.corrected(process.flushed_ns))
 
 
-def _hook_share(trace: Trace) -> float | None:
+def _share_of_wall_time(trace: Trace, hook_ns: int) -> float | None:
     if not trace.processes or trace.time_range is None:
         return None
     wall_ns = trace.time_range[1] - trace.time_range[0]
-    return trace.manifest.hook_ns / wall_ns if wall_ns else None
+    return hook_ns / wall_ns if wall_ns else None

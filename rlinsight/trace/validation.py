@@ -52,7 +52,8 @@ class Validation:
     """The result of `rlinsight validate`. Times in ns since the epoch.
 
     `findings` are defects; `notes` are worth knowing and no defects. `hook_share` is the time
-    inside hooks, summed over processes, over the wall time of the recording.
+    inside hooks, summed over processes, over the wall time of the recording, `hook_share_largest`
+    that of the process with most: processes run beside each other, so only one slows the run.
     """
 
     path: str
@@ -70,6 +71,7 @@ class Validation:
     dead: tuple[DeadProcess, ...]
     hooks: dict[str, Hook]
     hook_share: float | None
+    hook_share_largest: float | None
     unknown_names: dict[str, dict[str, int]]
     backward_rows: dict[str, int]
     skipped: dict[str, str]

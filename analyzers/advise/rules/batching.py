@@ -6,19 +6,25 @@ from typing import Final
 
 from rlinsight.analyzers.advise.case import Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
-from rlinsight.analyzers.simulate.overrides import setting
+from rlinsight.analyzers.config import setting
 
 LOST: Final = 0.10
 WAITS: Final = 0.10
+#: Modes of verl's v1 trainers, which balance every batch and never read `trainer.balance_batch`.
+BALANCED: Final = ("sync", "colocate_async", "separate_async")
 
 
 def dp_imbalance(case: Case) -> Proposal | str:
-    """Ranks that wait for the one with the most tokens."""
+    """Ranks that wait for the one with the most tokens.
+
+    First balance, where verl asks for it (fully_async, and the legacy trainer of `sync`); the v1
+    trainers always do. Then micro-batches by tokens.
+    """
     ranks = case.report.balance.ranks
     lost = ranks.lost_share if ranks is not None else None
     if lost is None or lost < LOST:
         return "data-parallel ranks have equal work" if lost is not None else "one rank, or unknown"
-    if not setting(case.config, "trainer.balance_batch"):
+    if not _balanced(case):
         override = "trainer.balance_batch=True"
     elif not setting(case.config, "actor_rollout_ref.actor.use_dynamic_bsz"):
         override = "actor_rollout_ref.actor.use_dynamic_bsz=True"
@@ -26,6 +32,13 @@ def dp_imbalance(case: Case) -> Proposal | str:
         return f"ranks lose {lost:.1%}, and batches are balanced and dynamic already"
     says = f"Ranks wait {lost:.0%} of the training time for the one with the most tokens."
     return Proposal(says, (case.shown("rank time lost", lost),), {}, (override,))
+
+
+def _balanced(case: Case) -> bool:
+    legacy = setting(case.config, "trainer.use_v1") is False
+    if case.mode() in BALANCED and not legacy:
+        return True
+    return bool(setting(case.config, "trainer.balance_batch"))
 
 
 def warm_up_batches(case: Case) -> Proposal | str:

@@ -6,7 +6,7 @@ from typing import Final
 
 from rlinsight.analyzers.advise.case import Case
 from rlinsight.analyzers.advise.finding import Evidence, Proposal, Rule
-from rlinsight.analyzers.simulate.overrides import setting
+from rlinsight.analyzers.config import setting
 
 #: A mean lag below this explains no mismatch of policies.
 FRESH: Final = 0.10

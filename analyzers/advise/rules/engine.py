@@ -15,6 +15,8 @@ GIVE_UP: Final = 0.25
 #: Replicas with fewer of their slots in use have room for more prompts.
 ROOM: Final = 0.70
 WAITS: Final = 0.10
+#: Preemptions for each request below which little is computed twice.
+FEW: Final = 0.05
 
 
 def concurrency(case: Case) -> Proposal | str:
@@ -81,9 +83,9 @@ def kv_pressure(case: Case) -> Proposal | str:
     says = (
         f"`{worst.lane}` fills {worst.peak:.0%} of its KV cache"
         f"{f' and preempted {worst.preemptions} requests' if worst.preemptions else ''}: give it "
-        f"more memory, or fewer sequences at once. {_ceiling(case, pressed)}"
+        f"more memory, or fewer sequences at once. {_ceiling(pressed)}"
     )
-    evidence = (case.shown("KV cache, peak", worst.peak),)
+    evidence = (case.shown("KV cache, peak", worst.peak, whole_run=True),)
     if case.knobs is None:
         return Proposal(says, evidence)
     slots = max(1, round(case.knobs.max_num_seqs * (1 - GIVE_UP)))
@@ -92,19 +94,26 @@ def kv_pressure(case: Case) -> Proposal | str:
     return Proposal(says, evidence, changes, case.overrides(changes))
 
 
-def _ceiling(case: Case, pressed: Sequence[KvPressure]) -> str:
-    """Say how much can be gained at most: what preempted requests compute a second time."""
-    spread, tokens = case.report.balance.requests, case.report.tokens
-    counted = [one.preemptions for one in pressed if one.preemptions is not None]
+def _ceiling(pressed: Sequence[KvPressure]) -> str:
+    """Say how much can be gained at most: what preempted requests compute a second time.
+
+    Preemptions and requests are of the same replicas and the same time. A request may be preempted
+    more than once. Worked example: 12 preemptions over 400 requests, at most 3 % computed twice.
+    """
+    counted = [one for one in pressed if one.preemptions is not None]
     if not counted:
         return "Preemptions were not counted, so that the ceiling of this is not known."
-    preempted = sum(counted)
-    requests = spread.requests if spread is not None else None
-    if not preempted or not requests or tokens is None:
-        return "The ceiling of this is small: what is computed twice."
-    return (
-        f"At most {preempted / requests:.1%} of the requests were computed twice: a small ceiling."
-    )
+    preempted = sum(one.preemptions or 0 for one in counted)
+    requests = sum(one.requests or 0 for one in counted)
+    if not preempted:
+        return "Nothing was preempted, so that nothing was computed twice yet."
+    if not requests:
+        return f"{preempted} preemptions, of requests that were not recorded: no ceiling is known."
+    each = preempted / requests
+    if each >= 1:
+        return f"{each:.1f} preemptions for each request: much of the work was done again."
+    ceiling = ": a small ceiling" if each < FEW else ""
+    return f"At most {each:.1%} of the requests there were computed twice{ceiling}."
 
 
 def slow_replica(case: Case) -> Proposal | str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from rlinsight.analyzers.advise.case import Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
-from rlinsight.analyzers.simulate.overrides import setting
+from rlinsight.analyzers.config import setting
+from rlinsight.analyzers.parallel import sequence_parallel_size
 
 #: A budget that could grow by less is not worth an experiment.
 GROWTH: Final = 1.25
@@ -22,7 +24,8 @@ def token_budget(case: Case) -> Proposal | str:
     """The largest budget that the measured headroom allows, with its margin of 10 %.
 
     Feasible are budgets from longest sequence / sequence parallelism to what memory holds; where
-    these cross, none is.
+    these cross, none is. Only what is proposed is rounded down, to a multiple of 512 where one is
+    feasible and larger than the budget of the run.
     """
     budget = case.knobs.token_budget if case.knobs is not None else None
     if budget is None:
@@ -32,21 +35,22 @@ def token_budget(case: Case) -> Proposal | str:
         if case.report.run.device_kinds == (EMULATED,):
             return _without_memory(case, budget)
         return "the memory of the devices was not sampled"
-    lowest, highest = _longest(case), int(budget * factor) // _ROUND * _ROUND
-    interval = f"feasible from {lowest:.0f} to {highest}"
+    lowest, highest = _longest(case), int(budget * factor)
+    interval = f"feasible from {lowest} to {highest}"
     evidence = (
         case.shown("the budget may grow by", factor, "x"),
         case.shown("longest sequence / sequence parallelism", lowest, "tokens"),
     )
     if highest < lowest:
         says = (
-            f"No token budget is feasible: the longest sequence needs {lowest:.0f}, memory holds "
+            f"No token budget is feasible: the longest sequence needs {lowest}, memory holds "
             f"{highest}. Raise the sequence parallelism or lower the maximum length."
         )
         return Proposal(says, evidence)
     if factor < GROWTH:
         return f"the budget of {budget} uses the memory well ({interval})"
-    effect = case.best([{"token_budget": highest}])
+    rounded = highest // _ROUND * _ROUND
+    effect = case.best([{"token_budget": rounded if rounded > max(budget, lowest) else highest}])
     if effect is None:
         return f"a larger budget is predicted to gain nothing ({interval})"
     says = f"Memory allows {factor:.1f} times the token budget of {budget} ({interval})."
@@ -81,11 +85,12 @@ def _factor(case: Case) -> float | None:
     return min(known, default=None)
 
 
-def _longest(case: Case) -> float:
+def _longest(case: Case) -> int:
+    """Return the tokens that the longest sequence takes on a device, rounded up."""
     prompt = setting(case.config, "data.max_prompt_length") or 0
     response = setting(case.config, "data.max_response_length") or 0
-    parallel = setting(case.config, "actor_rollout_ref.actor.ulysses_sequence_parallel_size") or 1
-    return float(prompt + response) / float(parallel)
+    parallel = sequence_parallel_size(partial(setting, case.config))
+    return -(-(int(prompt) + int(response)) // parallel)
 
 
 RULES: Final = (

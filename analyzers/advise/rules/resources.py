@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from rlinsight.analyzers.advise.case import Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
 from rlinsight.analyzers.advise.rules.tools import TOOLS, tool_share
-from rlinsight.analyzers.simulate.overrides import setting
+from rlinsight.analyzers.config import setting
+from rlinsight.analyzers.parallel import data_parallel_ranks
 
 IDLE: Final = 0.15
 BUSY: Final = 0.10
@@ -91,9 +93,8 @@ def _fewer(case: Case) -> list[Mapping[str, object]]:
 def divides(case: Case, devices: int) -> bool:
     """Whether an update's sequences divide by the data-parallel ranks of so many devices."""
     assert case.knobs is not None
-    parallel = setting(case.config, "actor_rollout_ref.actor.ulysses_sequence_parallel_size") or 1
-    ranks, rest = divmod(devices, int(parallel))
-    return not rest and case.knobs.update_prompts * case.knobs.group_size % ranks == 0
+    ranks = data_parallel_ranks(partial(setting, case.config), devices)
+    return ranks is not None and case.knobs.update_prompts * case.knobs.group_size % ranks == 0
 
 
 def _more(case: Case) -> list[Mapping[str, object]]:

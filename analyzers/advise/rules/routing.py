@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from rlinsight.analyzers.advise.case import Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
-from rlinsight.analyzers.simulate.overrides import setting
+from rlinsight.analyzers.config import setting
+from rlinsight.analyzers.parallel import data_parallel_ranks
 
 PADDED: Final = 0.05
 
@@ -35,8 +37,9 @@ def divisibility(case: Case) -> Proposal | str:
     """Batches that do not divide by the ranks are padded with sequences that train nothing."""
     if case.knobs is None:
         return "not calibrated"
-    parallel = setting(case.config, "actor_rollout_ref.actor.ulysses_sequence_parallel_size") or 1
-    ranks = max(1, case.knobs.trainer_devices // int(parallel))
+    ranks = data_parallel_ranks(partial(setting, case.config), case.knobs.trainer_devices)
+    if ranks is None:
+        return f"{case.knobs.trainer_devices} trainer devices do not form whole ranks"
     sequences = case.knobs.update_prompts * case.knobs.group_size
     padded = -sequences % ranks
     share = padded / (sequences + padded)

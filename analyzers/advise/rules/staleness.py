@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Final
 
 from rlinsight.analyzers.advise.case import Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
+from rlinsight.analyzers.config import setting
 from rlinsight.analyzers.simulate import Effect
-from rlinsight.analyzers.simulate.overrides import setting
 
 WAITS: Final = 0.08
 #: Waits that differ by less are the same: the plateau.
@@ -34,8 +36,7 @@ def raise_staleness(case: Case) -> Proposal | str:
     if (unstable := _unstable(case)) is not None:
         return f"{unstable}: more staleness would cost quality"
     now, limit = case.knobs.staleness_threshold, _limit(case)
-    steps = round((limit - now) / _STEP)
-    values = [round(now + _STEP * i, 2) for i in range(1, steps + 1)]
+    values = _above(now, limit)
     found = [e for v in values if (e := case.effect({"staleness_threshold": v})) is not None]
     if not found:
         return f"staleness is at {now}, and {limit} is what is safe with this correction"
@@ -53,6 +54,17 @@ def raise_staleness(case: Case) -> Proposal | str:
         what = f"of {analytic.sync_every} updates covered by the quota"
         evidence.append(case.shown(what, analytic.steps_covered, "count"))
     return case.propose(says, evidence, effect)
+
+
+def _above(now: float, limit: float) -> list[float]:
+    """Return the thresholds to try: steps of 0.1 below the limit, then the limit itself.
+
+    Worked example: from 0.25 to at most 0.5: 0.35, 0.45 and 0.5. From 0.5 on: none.
+    """
+    if now >= limit:
+        return []
+    steps = (round(now + _STEP * i, 2) for i in range(1, math.ceil((limit - now) / _STEP) + 1))
+    return [*(value for value in steps if value < limit), limit]
 
 
 def plateau(effects: list[Effect]) -> Effect:
@@ -96,7 +108,7 @@ def staleness_coverage(case: Case) -> Proposal | str:
         )
     if isinstance(raise_staleness(case), Proposal):
         return "raising the staleness is predicted to gain"
-    lower = analytic.steps_covered / analytic.sync_every
+    lower = least_covering(analytic.steps_covered, analytic.sync_every)
     effect = case.effect({"staleness_threshold": lower})
     if effect is None or not case.worth_it(effect):
         return f"giving up the staleness beyond {lower:g} {case.no_gain(effect)}"
@@ -107,6 +119,18 @@ def staleness_coverage(case: Case) -> Proposal | str:
     )
     shown = case.shown("updates covered in part only", beyond, "count")
     return case.propose(says, (shown,), effect)
+
+
+def least_covering(covered: int, every: int) -> float:
+    """Return about the least staleness, as a decimal, that covers so many of `every` updates.
+
+    covered / every where that is a decimal of few digits, else rounded up: 1 of 3 is 0.334, as
+    0.333 x 3 is less than 1. What rounding adds is less than 0.01 of an update.
+    """
+    digits = 3
+    while every >= 10 ** (digits - 2):
+        digits += 1
+    return float(Fraction(-(-covered * 10**digits // every), 10**digits))
 
 
 def sampling_collapse(case: Case) -> Proposal | str:

@@ -6,7 +6,7 @@ from typing import Final
 
 from rlinsight.analyzers.advise.case import Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
-from rlinsight.analyzers.simulate.overrides import setting
+from rlinsight.analyzers.config import setting
 
 SHARE: Final = 0.08
 HOOKS: Final = 0.02
@@ -20,17 +20,27 @@ _ENGINE: Final = "actor_rollout_ref.rollout.checkpoint_engine"
 
 
 def stale_shard(case: Case) -> Proposal | str:
-    """A replica that lags behind its peers generates with old weights unnoticed."""
-    behind = [replica for replica in case.report.balance.versions if replica.lagging]
-    if not behind:
+    """A replica that lags behind its peers, or did, generates with old weights unnoticed."""
+    stale = [one for one in case.report.balance.versions if one.lagging or one.skipped]
+    if not stale:
         return "all replicas took every version"
-    worst = max(behind, key=lambda replica: replica.versions_behind)
+    worst = max(stale, key=lambda one: (one.lagging, one.versions_behind, len(one.skipped)))
+    found, evidence = [], []
+    if worst.lagging:
+        found.append(f"is {worst.versions_behind} versions behind its peers")
+        evidence.append(
+            case.shown("versions behind", worst.versions_behind, "versions", whole_run=True)
+        )
+    if worst.skipped:
+        found.append(f"never took {len(worst.skipped)} versions that a peer took")
+        evidence.append(
+            case.shown("versions skipped", len(worst.skipped), "versions", whole_run=True)
+        )
     says = (
-        f"`{worst.lane}` is {worst.versions_behind} versions behind its peers"
-        f"{f' and never took {len(worst.skipped)} of them' if worst.skipped else ''}: its samples "
-        "are staler than they are counted. Find out why before anything is tuned."
+        f"`{worst.lane}` {' and '.join(found)}: its samples are staler than they are counted. Find "
+        "out why before anything is tuned."
     )
-    return Proposal(says, (case.shown("versions behind", worst.versions_behind, "versions"),))
+    return Proposal(says, tuple(evidence))
 
 
 def sync_cost(case: Case) -> Proposal | str:
@@ -104,12 +114,21 @@ def sync_growth(case: Case) -> Proposal | str:
 
 
 def recording_overhead(case: Case) -> Proposal | str:
-    """Recording itself must not be what is tuned for."""
-    share = case.report.trust.hook_share
+    """Recording itself must not be what is tuned for.
+
+    Processes run beside each other: what the one with most spends in hooks may slow the run, the
+    sum over all of a large job says nothing of that.
+    """
+    share = case.report.trust.hook_share_largest
     if share is None or share < HOOKS:
         return "recording takes too little time to matter"
-    says = f"Recording takes {share:.1%} of the wall time: disable hooks that you do not need."
-    return Proposal(says, (case.shown("time inside of hooks", share),))
+    says = (
+        f"Recording takes {share:.1%} of the wall time of one process: disable hooks that you do "
+        "not need."
+    )
+    return Proposal(
+        says, (case.shown("time inside of hooks, process with most", share, whole_run=True),)
+    )
 
 
 CORRECTNESS: Final = (
@@ -153,7 +172,7 @@ RULES: Final = (
     Rule(
         name="recording_overhead", tier=2, variables="engine", check=recording_overhead,
         asks="Does the recording slow the run down?",
-        fires=f"hooks take at least {HOOKS:.0%} of the wall time",
+        fires=f"hooks of one process take at least {HOOKS:.0%} of the wall time",
         risk="What is not recorded cannot be analyzed.",
         verify="Step times fall without hooks.",
         falsifier="Step times stay: hooks ran beside the work.",

@@ -8,7 +8,7 @@ from typing import Final
 
 from rlinsight.analyzers.advise.case import Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
-from rlinsight.analyzers.simulate.overrides import setting
+from rlinsight.analyzers.config import setting
 
 TAIL: Final = 0.15
 CUT: Final = 0.10
@@ -56,11 +56,13 @@ def overlong(case: Case) -> Proposal | str:
     limit = setting(case.config, "data.max_response_length")
     overrides: tuple[str, ...] = ()
     if isinstance(limit, int):
-        buffer = f"{{enable:True,len:{limit // 4},penalty_factor:1.0,log:False}}"
+        # verl's configuration has no such keys, a run's own may: `++` adds or changes them.
+        buffer = {"enable": "true", "len": max(1, limit // 4), "penalty_factor": 1.0,
+                  "log": "false"}  # fmt: skip
         overrides = (
             "reward.reward_manager.name=dapo",
-            f"+reward.reward_kwargs.max_resp_len={limit}",
-            f"+{_OVERLONG}={buffer}",
+            f"++reward.reward_kwargs.max_resp_len={limit}",
+            *(f"++{_OVERLONG}.{key}={value}" for key, value in buffer.items()),
         )
     says = (
         f"{share:.0%} of the responses are cut at their limit: the longest take most of the time "

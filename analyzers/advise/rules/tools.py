@@ -6,7 +6,9 @@ from typing import Final
 
 from rlinsight.analyzers.advise.case import Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
-from rlinsight.analyzers.simulate.overrides import override, setting
+from rlinsight.analyzers.config import setting
+from rlinsight.analyzers.engines.slots import LaneSlots
+from rlinsight.analyzers.simulate.overrides import override
 
 #: From this share of the trajectories' time on, tools are what takes long.
 TOOLS: Final = 0.40
@@ -19,15 +21,16 @@ _PARALLEL: Final = "actor_rollout_ref.rollout.multi_turn.max_parallel_calls"
 def tool_share(case: Case) -> float | None:
     """Return the share of trajectories' time that tools take, None where none was recorded.
 
-    Tool-seconds / (tool-seconds + request-seconds of generation), both summed over trajectories.
+    Tool-seconds / (tool-seconds + request-seconds of generation), both summed over trajectories
+    and of the report's window.
     """
-    ran = [a for a in case.report.activities if a.activity == "tool" and a.mean_s is not None]
-    duration_s = case.report.run.duration_s
-    if not ran or duration_s is None:
+    ran = [a for a in case.report.activities if a.activity == "tool"]
+    if not ran:
         return None
-    tools = sum(one.spans * (one.mean_s or 0.0) for one in ran)
+    tools = sum(one.span_seconds_in_window for one in ran)
     running = sum(lane.mean_running for lane in case.report.slots.lanes)
-    generating = running * duration_s
+    window = case.report.window
+    generating = running * (window.end_ns - window.start_ns) / 1e9
     return tools / (tools + generating) if tools + generating else None
 
 
@@ -38,7 +41,7 @@ def tool_bound(case: Case) -> Proposal | str:
         return "no tools were recorded"
     if share < TOOLS:
         return f"tools take {share:.1%} of the trajectories' time"
-    filled = [lane.utilization for lane in case.report.slots.lanes]
+    filled = [_filled(lane) for lane in case.report.slots.lanes]
     known = [one for one in filled if one is not None]
     if not known:
         return f"tools take {share:.1%}, but how full the replicas are is not known"
@@ -55,6 +58,17 @@ def tool_bound(case: Case) -> Proposal | str:
         case.shown("slots in use on the fullest replica", fullest),
     )
     return Proposal(says, evidence, {}, _overrides(case))
+
+
+def _filled(lane: LaneSlots) -> float | None:
+    """Return the slots in use; of a replica that sleeps while its devices train, while it does not.
+
+    Worked example: a hybrid replica that is full for a fifth of the window has no room, though only
+    a fifth of its slots are in use over the window.
+    """
+    if lane.utilization is None or lane.engine_kind == "standalone":
+        return lane.utilization
+    return lane.utilization / lane.generating_ratio if lane.generating_ratio else 0.0
 
 
 def _overrides(case: Case) -> tuple[str, ...]:

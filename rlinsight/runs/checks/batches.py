@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from rlinsight.analyzers import parallel
 from rlinsight.runs.checks.facts import Check, Facts, Problem
 from rlinsight.runs.config import DISAGGREGATED
 
@@ -71,7 +72,7 @@ def mini_batch_divides_by_ranks(facts: Facts) -> Problem | None:
     mini = facts.number(f"{_ACTOR}.ppo_mini_batch_size")
     responses = facts.number(f"{_ROLLOUT}.n")
     ranks = data_parallel_ranks(facts)
-    if mini is None or responses is None or ranks is None or ranks < 1:
+    if mini is None or responses is None or ranks is None:
         return None
     if mini * responses % ranks == 0:
         return None
@@ -121,27 +122,20 @@ def micro_batches_are_sized(facts: Facts) -> Problem | None:
 
 
 def data_parallel_ranks(facts: Facts) -> int | None:
-    """Return the trainer's data-parallel size, or None where the settings do not say."""
+    """Return the trainer's data-parallel size, or None where its devices form no whole ranks."""
     devices = facts.managed.resources.trainer.devices
-    if facts.settings.get(f"{_ACTOR}.strategy") == "megatron":
-        kinds = ("tensor_model", "pipeline_model", "context")
-        keys = [f"{_ACTOR}.megatron.{kind}_parallel_size" for kind in kinds]
-        return devices // math.prod(facts.number(key) or 1 for key in keys)
-    return devices // sequence_parallel_size(facts)
+    return parallel.data_parallel_ranks(facts.settings.get, devices)
 
 
-def sequence_parallel_size(facts: Facts) -> int:
-    """Return the number of devices that share one sequence (1 unless configured)."""
-    return facts.number(f"{_ACTOR}.ulysses_sequence_parallel_size") or 1
-
-
-def sequence_parallel_divides_devices(facts: Facts) -> Problem | None:
-    """The trainer's devices form whole sequence-parallel groups."""
-    devices, size = facts.managed.resources.trainer.devices, sequence_parallel_size(facts)
+def ranks_divide_devices(facts: Facts) -> Problem | None:
+    """The trainer's devices form whole data-parallel ranks."""
+    devices, get = facts.managed.resources.trainer.devices, facts.settings.get
+    size = parallel.model_parallel_size(get)
     if devices % size == 0:
         return None
     return Problem(
-        f"{devices} trainer devices do not divide by {_ACTOR}.ulysses_sequence_parallel_size={size}"
+        f"{devices} trainer devices do not divide by "
+        f"{' x '.join(parallel.model_parallel_keys(get))}={size}"
     )
 
 
@@ -208,7 +202,7 @@ CHECKS: Final = (
     Check("mini-batch by ranks", mini_batch_divides_by_ranks),
     Check("mini-batch by micro-batches", mini_batch_divides_by_micro_batches),
     Check("micro-batches", micro_batches_are_sized),
-    Check("sequence parallel groups", sequence_parallel_divides_devices),
+    Check("parallel groups", ranks_divide_devices),
     Check("replicas", replicas_fill_the_pool),
     Check("batch by replicas", batch_divides_by_replicas),
 )

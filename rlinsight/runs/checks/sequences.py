@@ -6,7 +6,11 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from rlinsight.runs.checks.batches import sequence_parallel_size
+from rlinsight.analyzers.parallel import (
+    ULYSSES,
+    sequence_parallel_key,
+    sequence_parallel_size,
+)
 from rlinsight.runs.checks.facts import Check, Facts, Problem
 
 _ACTOR: Final = "actor_rollout_ref.actor"
@@ -27,7 +31,8 @@ def token_budget_holds_a_sequence(facts: Facts) -> Problem | None:
     longest = longest_sequence(facts)
     if longest is None or not facts.settings.get(f"{_ACTOR}.use_dynamic_bsz"):
         return None
-    share = sequence_parallel_size(facts)
+    get = facts.settings.get
+    share = sequence_parallel_size(get)
     needed = -(-longest // share)
     small = [(k, b) for k in _BUDGETS if (b := facts.number(k)) is not None and b < needed]
     if not small:
@@ -37,7 +42,7 @@ def token_budget_holds_a_sequence(facts: Facts) -> Problem | None:
         f"the token budget per device must be at least the longest sequence "
         f"({longest} tokens: data.max_prompt_length + data.max_response_length) / "
         f"sequence-parallel size {share} = {needed}, found {found}; raise the budget, "
-        "shorten the sequences or raise ulysses_sequence_parallel_size"
+        f"shorten the sequences or raise {sequence_parallel_key(get).rsplit('.', 1)[1]}"
     )
 
 
@@ -80,7 +85,7 @@ def model_takes_a_sequence(facts: Facts) -> Problem | None:
 
 def linear_attention_is_not_split(facts: Facts) -> Problem | None:
     """Linear attention carries a state along the sequence, which Ulysses would cut."""
-    share = sequence_parallel_size(facts)
+    share = facts.number(ULYSSES) or 1
     if share == 1:
         return None
     model, config = _policy(facts)
@@ -88,7 +93,7 @@ def linear_attention_is_not_split(facts: Facts) -> Problem | None:
         return None
     return Problem(
         f"the policy `{model}` ({config.get('model_type')}) has linear-attention layers, which "
-        f"need {_ACTOR}.ulysses_sequence_parallel_size=1, found {share}"
+        f"need {ULYSSES}=1, found {share}"
     )
 
 
