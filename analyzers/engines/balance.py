@@ -19,6 +19,7 @@ from rlinsight.analyzers.engines.spread import (
 )
 from rlinsight.analyzers.engines.stragglers import BatchSpeed, batch_speed, workers_of_requests
 from rlinsight.analyzers.tables import Tables, within
+from rlinsight.trace.topology import EngineKind
 
 Window = tuple[int, int]
 _FREQUENCIES = ("trainer.test_freq", "trainer.save_freq")
@@ -49,7 +50,7 @@ def balance(tables: Tables, gaps: pl.DataFrame, window: Window) -> Balance:
     """Return the balance in `window`; `gaps` are its bubbles (start_ns, end_ns)."""
     topology = tables.topology
     requests = within(tables.requests, window, "submit_ns", "end_ns")
-    kind = "standalone" if topology.replicas("standalone") else "hybrid"
+    kind: EngineKind = "standalone" if topology.replicas("standalone") else "hybrid"
     lanes = [replica.id for replica in topology.replicas(kind)]
     steps = tables.steps.filter(pl.col("start_ns").is_between(*window))
     return Balance(
