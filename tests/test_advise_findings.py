@@ -51,6 +51,13 @@ def test_nothing_to_gain_is_an_answer():
     assert set(found.cleared) == {rule.name for rule in RULES}
 
 
+def test_a_run_that_failed_is_to_be_mended_before_it_is_tuned():
+    ended = replace(sample("fully_async").run, exit_code=137)
+    assert advise(quiet(run=ended)).answer.startswith(
+        "The run failed (exit code 137): find out why"
+    )
+
+
 def test_the_cheapest_finding_comes_first():
     found = advise(quiet(idle={"rollouter": 0.6}, states={("trainer", "weight_sync"): 0.2}))
     assert found.first is not None

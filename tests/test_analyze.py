@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from timelines import S, Timeline
+from timelines import TOPOLOGY, S, Timeline
 
+import rlinsight
+from rlinsight.analyzers.device_time.per_window import idle_interval
 from rlinsight.errors import TraceError
+from rlinsight.report.header import header_lines
+from rlinsight.trace.manifest import update_manifest
 
 
 @pytest.fixture
@@ -68,6 +72,81 @@ def test_a_window_restricts_every_pool(run):
     assert report.pools["rollouter"].ledger == {"bubble.staleness_quota": 4.0, "generate": 1.0}
     assert report.pools["trainer"].device_seconds == 5.0
     assert report.window.cut == "asked for"
+
+
+def test_a_window_is_cut_to_what_was_recorded_and_must_hold_some_of_it(run):
+    trace = run.open()
+    report = trace.analyze(window=(-50 * S, 15 * S))
+    assert (report.window.start_ns, report.window.end_ns) == (0, 15 * S)
+    told = "within the 20.0 s that were recorded, found 30.0 to 40.0 s"
+    with pytest.raises(TraceError, match=told):
+        trace.analyze(window=(30 * S, 40 * S))
+
+
+def test_of_some_lanes_the_overlap_of_the_run_is_not_known_and_that_is_doubted(run):
+    report = run.open().analyze(lanes=["trainer"])
+    assert report.overlap is None
+    assert "only the devices of `trainer` are counted" in report.verdict.doubts
+
+
+def test_an_interval_is_of_the_whole_window(tmp_path):
+    """100 s before the first version count as well: it cannot be that of the versions alone."""
+    t = Timeline(tmp_path / "t")
+    t.span("trainer", "init", 0, 100)
+    for i in range(10):
+        start = 100 + 10 * i
+        t.writer.marker("param_sync", lane="replica0", param_version=i, ts_ns=start * S)
+        t.step(i + 1, start, start + 10, param_version=i)
+        t.span("trainer", "wait_samples", start, start + 2)
+        t.span("trainer", "update_actor", start + 2, start + 10)
+        t.trained(f"s{i}", start + 2, (60, 140), i + 1)
+    report = t.open().analyze(window=(0, 200 * S))
+    rate = report.throughput.tokens_per_s_per_device
+    assert rate.value == pytest.approx(2000 / 200 / 2)
+    assert rate.low < rate.value < rate.high
+    idle = report.pools["trainer"].idle_ratio
+    assert idle == pytest.approx(20 / 200)
+    low, high = idle_interval(report.versions, "trainer", (20.0, 200.0))
+    assert low < idle < high
+
+
+@pytest.mark.parametrize(("code", "doubted"), [(None, False), (0, False), (1, True), (137, True)])
+def test_a_run_that_failed_says_so(run, code, doubted):
+    run.writer.close()
+    update_manifest(run.path, exit_code=code, ended_ns=20 * S)
+    report = run.open().analyze()
+    assert report.run.exit_code == code
+    told = f"the run ended with exit code {code}"
+    assert (told in report.verdict.doubts) == doubted
+    assert (f"the training failed with exit code {code}" in str(header_lines(report))) == doubted
+
+
+def test_the_largest_share_of_its_pool_comes_first(tmp_path):
+    """The rollouts idle for more device time, 10 of 80 s; the trainer for more of its own."""
+    rollout = [
+        rlinsight.Device(f"r/{i}", node="r", index=i, kind="cpu", pool="rollout") for i in range(4)
+    ]
+    topology = rlinsight.Topology(
+        devices=[TOPOLOGY.devices[0], *rollout],
+        lanes=[
+            *TOPOLOGY.lanes[:2],
+            rlinsight.Lane("rollouter", role="rollouter"),
+            rlinsight.Lane(
+                "replica0", role="replica", devices=[device.id for device in rollout],
+                engine_kind="standalone", capacity=4,
+            ),
+        ],
+    )  # fmt: skip
+    t = Timeline(tmp_path / "t", topology)
+    t.step(1, 0, 20)
+    t.span("trainer", "wait_samples", 0, 5)
+    t.span("trainer", "update_actor", 5, 20)
+    t.gen(0, 17)
+    totals = t.open().analyze().bubbles.totals
+    assert [(one.owner, one.device_seconds, one.share) for one in totals] == [
+        ("trainer", 5.0, 0.25),
+        ("rollouter", 12.0, 0.15),
+    ]
 
 
 def test_verls_own_figures_stand_beside_ours(run):

@@ -139,6 +139,15 @@ def test_the_worked_example_of_cache_warm_up(tmp_path):
     assert cache_warm_up(trace.counters.collect().clear(), trace.markers.collect()) == ()
 
 
+def test_an_update_that_finds_nothing_cached_has_nothing_to_warm_up(tmp_path):
+    t = Timeline(tmp_path / "t")
+    t.writer.marker("param_sync", lane="replica0", param_version=1, ts_ns=10 * S)
+    for at in (9, 11, 14):
+        t.writer.counter("prefix_cache_hit_rate", 0.0, lane="replica0", ts_ns=at * S)
+    trace = t.open()
+    assert cache_warm_up(trace.counters.collect(), trace.markers.collect()) == ()
+
+
 def test_a_cache_that_is_not_warm_by_the_next_update_is_counted(tmp_path):
     t = Timeline(tmp_path / "t")
     for at in (10, 20):

@@ -11,6 +11,7 @@ from live_streams import rows_of, span, stream, stream_metadata, write_live
 
 import rlinsight
 from rlinsight.errors import TraceError
+from rlinsight.trace.compact import compact
 from rlinsight.trace.schema import TABLES
 
 
@@ -37,6 +38,20 @@ def test_what_cannot_be_used_is_named_and_the_rest_is_read(tmp_path: Path) -> No
     assert reasons["spans-n0-3.arrows"] == "cut before its first batch"
     assert "not an Arrow stream" in reasons["spans-n0-4.arrows"]
     assert reasons["manifest.json"].startswith("damaged")
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_a_table_that_was_written_and_is_gone_is_named(tmp_path: Path, compacted: bool) -> None:
+    with rlinsight.TraceWriter(tmp_path) as writer:
+        writer.span("update_actor", lane="trainer", start_ns=0, end_ns=1)
+        writer.counter("queue_depth", 1.0, lane="trainer", ts_ns=1)
+    if compacted:
+        compact(tmp_path)
+    for path in tmp_path.rglob("spans*.arrow*"):
+        path.unlink()
+    (gone,) = rlinsight.open(tmp_path).skipped
+    assert Path(gone.path).name == "spans.arrow"
+    assert gone.reason == "not there, although 1 rows of `spans` were written"
 
 
 @pytest.mark.parametrize("read_first", [True, False])
