@@ -11,8 +11,8 @@ from conftest import cli, profile
 from test_modes import short
 
 PLUGIN = Path(__file__).parent / "slow_phase"
-#: Seconds that each update of the actor is delayed by; a step takes 6 to 9 s without.
-DELAY_S = 20
+#: Seconds that each update of the actor is delayed by; a step takes 2 to 5 s without.
+DELAY_S = 10
 
 #: Eight steps on a machine that is shared with others, whose speed varies by more than a half:
 #: only a change as large as the delay is no chance.

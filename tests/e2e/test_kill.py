@@ -22,15 +22,16 @@ from conftest import CLI, processes_of, profile, wait_until
 import rlinsight
 from rlinsight.errors import TraceError
 
-#: Lanes whose process is killed, one run each; the first of either side is part of every build.
+#: Lanes whose process is killed, one run each; the first is part of every build.
 VICTIMS = (
-    "trainer/rank0",
     "replica1",
     *(
         pytest.param(lane, marks=pytest.mark.long)
-        for lane in ("trainer", "rollouter", "message_queue", "agent_loop/0", "reward/0")
+        for lane in (
+            "trainer/rank0", "trainer", "rollouter", "message_queue", "agent_loop/0", "reward/0",
+        )
     ),
-)
+)  # fmt: skip
 
 
 def rows_of(folder: Path) -> pl.DataFrame:

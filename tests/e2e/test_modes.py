@@ -39,7 +39,9 @@ BUSY = {"hook_overhead"}
 def short(mode: str) -> dict:
     """Return what is changed in the example of `mode`; one is long enough to be a baseline."""
     if mode == "sync":
-        return {"steps": 8, "overrides": SHORT["overrides"] | CRITIC}
+        return SHORT | {"steps": 8}
+    if mode == "colocate_async":
+        return SHORT | {"overrides": SHORT["overrides"] | CRITIC}
     return SHORT
 
 
@@ -122,7 +124,7 @@ def test_driver_phases(trace, spans):
 
 
 def test_critic_and_reference_policy(trace, spans):
-    only_in(trace, "sync")
+    only_in(trace, "colocate_async")
     assert activities(spans, "trainer") >= WITH_CRITIC
     assert activities(spans, "trainer/rank0") >= WITH_CRITIC
 
