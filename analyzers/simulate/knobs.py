@@ -101,12 +101,14 @@ class Knobs:
         """Return this setting with `changes`; keys are field names, or verl's overrides.
 
         A change that another knob must follow takes it along: in the v1 modes the train batch
-        is sync step x mini-batch in separate_async, so either moves the train batch.
+        is sync step x mini-batch in separate_async, so either moves the train batch. With a
+        change of `mode`, the others are knobs of the new one.
         Raises ConfigError for an unknown key or a setting that verl would refuse.
         """
-        from rlinsight.analyzers.simulate.overrides import knob_name
+        from rlinsight.analyzers.simulate.overrides import knob_name, mode_after
 
-        named = {knob_name(self.mode, key): value for key, value in changes.items()}
+        mode = mode_after(self.mode, changes)
+        named = {knob_name(mode, key): value for key, value in changes.items()}
         for name in ("validation_interval", "checkpoint_interval"):
             value = named.get(name)
             if isinstance(value, int) and not isinstance(value, bool) and value <= 0:

@@ -88,6 +88,27 @@ _NODES: Final[dict[Mode, dict[str, tuple[str, str]]]] = {
 WORKLOAD_KNOBS: Final = ("length_scale", "length_tail")
 #: Derived: whole replicas of `tensor_parallel` devices each.
 REPLICAS: Final = "rollout_replicas"
+#: The mode itself, which the modes that share the devices of one pool can change between.
+MODE: Final = "mode"
+_MODE_OVERRIDE: Final = "trainer.v1.trainer_mode"
+_SAME_DEVICES: Final[tuple[Mode, ...]] = ("sync", "colocate_async")
+
+
+def mode_after(mode: Mode, changes: Mapping[str, object]) -> Mode:
+    """Return the mode that `changes` of a run in `mode` lead to.
+
+    Raises ConfigError for one that is no mode, or that needs other devices: its costs are not in
+    the recorded run.
+    """
+    wanted = next((changes[key] for key in (MODE, _MODE_OVERRIDE) if key in changes), mode)
+    for possible in _SAME_DEVICES if mode in _SAME_DEVICES else (mode,):
+        if wanted == possible:
+            return possible
+    known = " or ".join(f"`{one}`" for one in _SAME_DEVICES)
+    raise ConfigError(
+        f"expected `{MODE}` to go from one of {known} to the other, which have the same devices, "
+        f"found `{mode}` to `{wanted}`; record a run in that mode and `compare` the two"
+    )
 
 
 def knob_name(mode: Mode, key: str) -> str:
@@ -95,6 +116,8 @@ def knob_name(mode: Mode, key: str) -> str:
 
     Raises ConfigError for a key that is neither, or that this mode does not have.
     """
+    if key in (MODE, _MODE_OVERRIDE):
+        return MODE
     by_override = {override: name for name, override in OVERRIDES[mode].items()}
     name = by_override.get(key, key)
     if name in OVERRIDES[mode] or name in _NODES[mode] or name in WORKLOAD_KNOBS:
@@ -108,7 +131,7 @@ def knob_name(mode: Mode, key: str) -> str:
 
 def override(mode: Mode, name: str, value: object) -> str | None:
     """Return the exact override that sets a knob, None for one that no single key sets."""
-    key = OVERRIDES[mode].get(name)
+    key = _MODE_OVERRIDE if name == MODE else OVERRIDES[mode].get(name)
     if key is None:
         return None
     return f"{key}={_text(name, value)}"

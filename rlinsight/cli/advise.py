@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from rlinsight.cli.files import write
+from rlinsight.cli.shell import quoted
 from rlinsight.errors import ConfigError, TraceError
 from rlinsight.report.plain import line
 
 if TYPE_CHECKING:
-    from rlinsight.analyzers.advise import Case
+    from rlinsight.analyzers.advise import Advice, Case
 
 
 def advise(
@@ -53,7 +53,8 @@ def advise(
         raise ConfigError("expected a trace to advise on, or `--explain RULE`")
     from rlinsight.analyzers.advise import advise as asked
 
-    advice = asked(_case(trace, wall_clock=objective == "wall-clock", seeds=seeds))
+    case = _case(trace, wall_clock=objective == "wall-clock", seeds=seeds)
+    advice = asked(case)
     if markdown is not None:
         from rlinsight.report.advise.markdown import markdown as to_markdown
 
@@ -66,12 +67,20 @@ def advise(
 
     typer.echo(f"objective: {objective} throughput")
     print_advice(advice, console(), why_not=why_not)
+    typer.echo(f"\nnext: {_next(trace, advice, case)}")
+
+
+def _next(trace: str, advice: Advice, case: Case) -> str:
+    """Return the question about the first finding, where the simulator can answer it."""
     changes = advice.first.changes if advice.first else {}
-    named = " ".join(f"--set {shlex.quote(f'{k}={v}')}" for k, v in changes.items() if k != "mode")
-    next_command = (
-        f"whatif {shlex.quote(trace)} {named}" if named else f"analyze {shlex.quote(trace)}"
-    )
-    typer.echo(f"\nnext: rlinsight {next_command}")
+    try:
+        if case.knobs is None or not changes:
+            return f"rlinsight analyze {quoted(trace)}"
+        case.knobs.changed(changes)
+    except ConfigError:
+        return f"rlinsight analyze {quoted(trace)}"
+    wanted = " ".join(f"--set {quoted(f'{name}={value}')}" for name, value in changes.items())
+    return f"rlinsight whatif {quoted(trace)} {wanted}"
 
 
 def _case(trace: str, *, wall_clock: bool, seeds: int) -> Case:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rlinsight.cli.files import write
+from rlinsight.cli.shell import opening, quoted
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.result import Report
@@ -83,5 +83,5 @@ def _reports(
 
 def _next(trace: str, written: Path | None) -> str:
     if written is not None:
-        return f"open {shlex.quote(str(written))}"
-    return f"rlinsight analyze {shlex.quote(trace)} --html report.html"
+        return opening(written)
+    return f"rlinsight analyze {quoted(trace)} --html report.html"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from rlinsight.cli.shell import quoted
 
 if TYPE_CHECKING:
     from rlinsight.baselines.record import Record
@@ -58,7 +59,7 @@ def add(
     typer.echo(f"accepted {record.name} (identity {record.key}) as {where}")
     for line in lacking(run):
         typer.echo(f"it lacks {line}")
-    typer.echo(f"next: rlinsight check TRACE --baseline {shlex.quote(to)}")
+    typer.echo(f"next: rlinsight check TRACE --baseline {quoted(to)}")
 
 
 @baseline.command("list")
@@ -86,7 +87,7 @@ def list_(
         console.print()
     trusted = sum(record.trusted for record in records)
     typer.echo(f"{folder}: {counted(len(records), 'run')}, {trusted} trusted")
-    typer.echo(f"next: rlinsight check --baseline {shlex.quote(folder)} --history trend.html")
+    typer.echo(f"next: rlinsight check --baseline {quoted(folder)} --history trend.html")
 
 
 @baseline.command()
@@ -104,7 +105,7 @@ def trust(
 
     record = Store(folder).trust(name, trusted=not off, note=note)
     state = "trusted" if record.trusted else "not trusted"
-    typer.echo(f"{name} is {state}\nnext: rlinsight baseline list {shlex.quote(folder)}")
+    typer.echo(f"{name} is {state}\nnext: rlinsight baseline list {quoted(folder)}")
 
 
 @baseline.command()
@@ -116,7 +117,7 @@ def drop(
     from rlinsight.baselines.store import Store
 
     Store(folder).drop(name)
-    typer.echo(f"dropped {name}\nnext: rlinsight baseline list {shlex.quote(folder)}")
+    typer.echo(f"dropped {name}\nnext: rlinsight baseline list {quoted(folder)}")
 
 
 def _summary(record: Record) -> dict[str, object]:

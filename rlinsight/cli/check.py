@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlinsight.cli.files import write
+from rlinsight.cli.shell import opening, quoted
 from rlinsight.errors import ConfigError, RlinsightError
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _only_history(place: str, config: CheckConfig, path: Path | None) -> None:
     if path is None:
         raise ConfigError("nothing to check: give a trace, or `--history PATH` for the trend alone")
     write(path, _history(place, config, None, None))
-    typer.echo(f"wrote the trend of {place}\nnext: open {shlex.quote(str(path))}")
+    typer.echo(f"wrote the trend of {place}\nnext: {opening(path)}")
 
 
 def _history(
@@ -199,8 +199,12 @@ def _print(result: CheckResult, trace: str, place: str) -> None:
 
 
 def _next(result: CheckResult, trace: str, place: str) -> str:
-    run, folder = shlex.quote(trace), shlex.quote(place)
+    from rlinsight.cli.gating import is_kept
+
+    run, folder = quoted(trace), quoted(place)
     if result.verdict in ("FAIL", "ERROR"):
         is_run = result.run_id is not None
         return f"rlinsight analyze {run}" if is_run else f"rlinsight baseline list {folder}"
+    if is_kept(result.run_id, place):
+        return f"rlinsight baseline list {folder}"
     return f"rlinsight baseline add {run} --to {folder}"

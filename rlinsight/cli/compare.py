@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlinsight.cli.files import write
+from rlinsight.cli.shell import opening, quoted
 from rlinsight.errors import RlinsightError
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _reports(found: Comparison, markdown: Path | None, html: Path | None) -> Pat
 
 def _next(found: Comparison, given: Sequence[str], written: Path | None) -> str:
     if written is not None:
-        return f"open {shlex.quote(str(written))}"
+        return opening(written)
     by_name = _named(_places(given))
     row = found.row("tokens_per_s_per_device")
     rates = {} if row is None else {
@@ -139,4 +139,4 @@ def _next(found: Comparison, given: Sequence[str], written: Path | None) -> str:
         if cell is not None and cell.value is not None
     }  # fmt: skip
     best = max(rates, key=lambda name: rates[name], default=found.reference)
-    return f"rlinsight advise {shlex.quote(by_name[best])}"
+    return f"rlinsight advise {quoted(by_name[best])}"

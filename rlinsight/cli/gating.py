@@ -80,6 +80,19 @@ def lacking(run: Observation) -> list[str]:
     return found
 
 
+def is_kept(run_id: str | None, where: str) -> bool:
+    """Whether a baseline has a run of this id, or of the name that it would get."""
+    from rlinsight.baselines.store import Store, record_name
+
+    if run_id is None:
+        return False
+    records = Store(where).records()
+    return any(
+        run_id == record.observation.get("run_id") or record.name == record_name(run_id, "")
+        for record in records
+    )
+
+
 def settings_of(config: CheckConfig) -> Settings:
     """Return the settings of the gate that a configuration stands for."""
     from rlinsight.analyzers.gate.settings import Acknowledged, MetricSettings, Settings

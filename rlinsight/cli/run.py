@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rlinsight.cli.shell import quoted
 from rlinsight.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -161,4 +161,4 @@ def _show(finished: Finished, prepared: Prepared, console: Console, *, as_json: 
     label = " (smoke run)" if prepared.is_smoke else ""
     took = duration(finished.outcome.wall_s)
     typer.echo(f"{line(finished.outcome.sentence())} after {took}{label}: {finished.trace}")
-    typer.echo(f"next: rlinsight analyze {shlex.quote(finished.trace)}")
+    typer.echo(f"next: rlinsight analyze {quoted(finished.trace)}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from rlinsight.cli.shell import quoted
 from rlinsight.errors import PreflightError
 from rlinsight.report.plain import line
 
@@ -103,7 +103,7 @@ def _show(log: Log, *, as_json: bool) -> None:
     best = Path(log.folder) / "best.yaml"
     if log.kept is not None:
         typer.echo(f"\nthe story: {Path(log.folder) / 'tuning.md'}")
-        typer.echo(f"next: rlinsight run --profile {shlex.quote(str(best))}")
+        typer.echo(f"next: rlinsight run --profile {quoted(best)}")
 
 
 def _exit_code(log: Log, limits: Limits) -> int:

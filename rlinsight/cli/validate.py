@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlinsight.cli.shell import quoted
 from rlinsight.report.plain import line
 
 if TYPE_CHECKING:
@@ -101,5 +101,5 @@ def _summary(result: Validation) -> str:
 
 def _next(trace: str, result: Validation) -> str:
     if result.is_live and result.tables["spans"].rows == 0:
-        return f"rlinsight validate {shlex.quote(trace)}   # again, when something was recorded"
-    return f"rlinsight analyze {shlex.quote(trace)}"
+        return f"rlinsight validate {quoted(trace)}   # again, when something was recorded"
+    return f"rlinsight analyze {quoted(trace)}"

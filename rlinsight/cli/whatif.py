@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from rlinsight.cli.files import write
+from rlinsight.cli.shell import opening, quoted
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.simulate import Calibration
@@ -100,11 +100,11 @@ def _reports(found: Answer, markdown: Path | None, html: Path | None) -> Path | 
 
 def _next(trace: str, found: Answer, written: Path | None) -> str:
     if written is not None:
-        return f"open {shlex.quote(str(written))}"
+        return opening(written)
     name = _worth_trying(found.calibration)
     if found.sweep is None and name is not None:
-        return f"rlinsight whatif {shlex.quote(trace)} --sweep {name}"
-    return f"rlinsight whatif {shlex.quote(trace)} --knobs"
+        return f"rlinsight whatif {quoted(trace)} --sweep {name}"
+    return f"rlinsight whatif {quoted(trace)} --knobs"
 
 
 def _worth_trying(calibration: Calibration) -> str | None:

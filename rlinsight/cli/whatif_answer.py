@@ -47,7 +47,7 @@ def answer(
 ) -> Answer:
     """Return the answer to `KNOB=VALUE` changes and `KNOB=A,B,C` sweeps."""
     from rlinsight.analyzers.simulate import predict_change, sweep
-    from rlinsight.analyzers.simulate.overrides import knob_name, override
+    from rlinsight.analyzers.simulate.overrides import knob_name, mode_after, override
     from rlinsight.report.whatif.answer import Answer
 
     wanted = dict(_pair(text, "--set", "KNOB=VALUE") for text in changes)
@@ -56,7 +56,7 @@ def answer(
     values = {name: [_value(one) for one in text.split(",")] for name, text in varied.items()}
     runs = range(seeds)
     prediction, compared = _reproduced(calibration, report, runs, versions)
-    mode = calibration.knobs.mode
+    mode = mode_after(calibration.knobs.mode, fixed)
     commands = {key: override(mode, knob_name(mode, key), value) for key, value in fixed.items()}
     return Answer(
         trace=Path(trace).name,

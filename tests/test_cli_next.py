@@ -1,0 +1,75 @@
+"""The last line of a command's output: the next one, which has to work as it stands."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from gating import SAMPLES, Ran, cli
+
+from rlinsight.cli.shell import quoted
+
+MODES = ("sync", "colocate_async", "separate_async", "fully_async")
+
+
+def following(done: Ran) -> str:
+    """Return the command after `next: `, which has to be the last line."""
+    assert done.error is None, done.err
+    last = done.out.splitlines()[-1]
+    assert last.startswith("next: "), last
+    return last.removeprefix("next: ")
+
+
+def typed(command: str) -> Ran:
+    program, *arguments = shlex.split(command)
+    assert program == "rlinsight"
+    return cli(*arguments)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_advise_proposes_can_be_asked(mode):
+    command = following(cli("advise", SAMPLES / mode, "--seeds", "2"))
+    assert typed(command).code == 0, command
+
+
+def test_a_change_of_mode_is_part_of_the_question():
+    done = cli("advise", SAMPLES / "sync", "--seeds", "2")
+    assert following(done).endswith("--set mode=colocate_async --set warm_up_batches=1")
+    answer = typed(following(done))
+    assert "trainer.v1.trainer_mode=colocate_async" in answer.out
+    assert "trainer.v1.colocate_async.num_warmup_batches=1" in answer.out
+
+
+@pytest.mark.parametrize("mode", ["separate_async", "fully_async", "nonsense"])
+def test_a_mode_with_other_devices_is_refused(mode):
+    done = cli("whatif", SAMPLES / "sync", "--set", f"mode={mode}")
+    assert done.code == 2
+    assert f"found `sync` to `{mode}`" in done.err
+
+
+def test_an_accepted_run_is_not_to_be_accepted_again(tmp_path):
+    trace, kept = SAMPLES / "fully_async", tmp_path / "kept"
+    cli("baseline", "add", trace, "--to", kept)
+    command = following(cli("check", trace, "--baseline", kept))
+    assert command == f"rlinsight baseline list {kept}"
+    assert typed(command).code == 0
+
+
+@pytest.mark.parametrize("name", ["-dash", "new\nline", "it's", "[bold]x", "a b", "\udcff"])
+def test_odd_names_are_one_word_of_one_line(name):
+    word = quoted(name)
+    assert word.isprintable()
+    done = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, check=True)
+    found = done.stdout.decode("utf-8", "surrogateescape")
+    assert found == ("./-dash" if name == "-dash" else name)
+
+
+def test_a_trace_whose_name_begins_with_a_dash(tmp_path, monkeypatch):
+    shutil.copytree(SAMPLES / "fully_async", tmp_path / "-dash")
+    monkeypatch.chdir(tmp_path)
+    command = following(cli("analyze", "--brief", "--", "-dash"))
+    assert typed(command).code == 0, command
+    assert Path("report.html").exists()
