@@ -73,3 +73,18 @@ def test_a_trace_whose_name_begins_with_a_dash(tmp_path, monkeypatch):
     command = following(cli("analyze", "--brief", "--", "-dash"))
     assert typed(command).code == 0, command
     assert Path("report.html").exists()
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("true", 0)])
+def test_a_run_that_recorded_nothing_does_not_lead_in_a_circle(tmp_path, monkeypatch, script, code):
+    monkeypatch.chdir(tmp_path)
+    done = cli("run", "--trace", "empty", "--", "sh", "-c", script)
+    assert done.code == code
+    assert "the last lines of its output" not in done.out
+    assert ("it printed nothing" in done.out) == (code != 0)
+    assert following(done) == "rlinsight doctor"
+    for options in ([], ["--json"]):
+        checked = cli("validate", "empty", *options)
+        assert checked.code == 2
+        assert "found none in any table" in checked.err
+    assert checked.json["ok"]

@@ -161,4 +161,12 @@ def _show(finished: Finished, prepared: Prepared, console: Console, *, as_json: 
     label = " (smoke run)" if prepared.is_smoke else ""
     took = duration(finished.outcome.wall_s)
     typer.echo(f"{line(finished.outcome.sentence())} after {took}{label}: {finished.trace}")
-    typer.echo(f"next: rlinsight analyze {quoted(finished.trace)}")
+    typer.echo(f"next: rlinsight {_next(finished)}")
+
+
+def _next(finished: Finished) -> str:
+    """Return the command that has something to say about the trace as it is."""
+    if not finished.recorded:
+        return "doctor"
+    verb = "validate" if finished.report is None else "analyze"
+    return f"{verb} {quoted(finished.trace)}"

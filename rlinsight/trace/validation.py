@@ -83,6 +83,11 @@ class Validation:
         return not self.findings
 
     @property
+    def rows(self) -> int:
+        """The rows of all tables."""
+        return sum(table.rows for table in self.tables.values())
+
+    @property
     def duration_s(self) -> float | None:
         """From the first to the last recorded time, in seconds."""
         return (self.time_range[1] - self.time_range[0]) / 1e9 if self.time_range else None
