@@ -88,3 +88,14 @@ def test_a_run_that_recorded_nothing_does_not_lead_in_a_circle(tmp_path, monkeyp
         assert checked.code == 2
         assert "found none in any table" in checked.err
     assert checked.json["ok"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_listing_of_knobs_goes_on_with_a_question(mode):
+    command = following(cli("whatif", SAMPLES / mode, "--knobs"))
+    assert typed(f"{command} --seeds 1 --versions 4").code == 0, command
+
+
+def test_a_rule_goes_on_with_advice():
+    done = cli("advise", SAMPLES / "sync", "--explain", "long_tail")
+    assert following(done) == f"rlinsight advise {SAMPLES / 'sync'} --why-not"

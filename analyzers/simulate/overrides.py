@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rlinsight.analyzers.simulate.knobs import KNOB_NAMES, Knobs, Mode
-from rlinsight.errors import ConfigError
+from rlinsight.errors import ConfigError, did_you_mean
 
 _ACTOR: Final = "actor_rollout_ref.actor"
 _ROLLOUT: Final = "actor_rollout_ref.rollout"
@@ -124,9 +124,10 @@ def knob_name(mode: Mode, key: str) -> str:
         return name
     if name == REPLICAS and "rollout_devices" in _NODES[mode]:
         return name
-    known = ", ".join(sorted(_names(mode)))
     reason = f"a knob of {mode}" if name in KNOB_NAMES else "a knob of the simulator"
-    raise ConfigError(f"expected {reason} ({known}), found `{key}`")
+    names = sorted(_names(mode))
+    near = did_you_mean(key, [*names, *OVERRIDES[mode].values()])
+    raise ConfigError(f"expected {reason} ({', '.join(names)}), found `{key}`{near}")
 
 
 def override(mode: Mode, name: str, value: object) -> str | None:
@@ -170,6 +171,8 @@ def pool_override(
 def knobs_of_mode(knobs: Knobs) -> list[tuple[str, object, str]]:
     """Return (knob, present value, what sets it in verl) of every knob of the mode."""
     rows: list[tuple[str, object, str]] = []
+    if knobs.mode in _SAME_DEVICES:
+        rows.append((MODE, knobs.mode, _MODE_OVERRIDE))
     for name, keys in _NODES[knobs.mode].items():
         rows.append((name, getattr(knobs, name), " x ".join(keys)))
     if "rollout_devices" in _NODES[knobs.mode]:
@@ -206,7 +209,9 @@ def setting(config: Mapping[str, Any], dotted: str) -> Any:
 
 
 def _names(mode: Mode) -> set[str]:
-    return {*OVERRIDES[mode], *_NODES[mode], *WORKLOAD_KNOBS}
+    derived = {REPLICAS} if "rollout_devices" in _NODES[mode] else set()
+    modes = {MODE} if mode in _SAME_DEVICES else set()
+    return {*OVERRIDES[mode], *_NODES[mode], *WORKLOAD_KNOBS, *derived, *modes}
 
 
 def _text(name: str, value: object) -> str:

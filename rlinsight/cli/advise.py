@@ -10,7 +10,7 @@ import typer
 
 from rlinsight.cli.files import write
 from rlinsight.cli.shell import quoted
-from rlinsight.errors import ConfigError, TraceError
+from rlinsight.errors import ConfigError, TraceError, unknown
 from rlinsight.report.plain import line
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ def advise(
     that stands still gets no advice. docs/advisor.md lists the rules.
     """
     if explain is not None:
-        typer.echo(_explained(explain))
+        if markdown is not None:
+            raise ConfigError("`--explain` gives no advice to write: drop `--markdown`")
+        _explain(explain, trace, as_json=json)
         return
     if trace is None:
         raise ConfigError("expected a trace to advise on, or `--explain RULE`")
@@ -101,12 +103,18 @@ def _case(trace: str, *, wall_clock: bool, seeds: int) -> Case:
     )
 
 
-def _explained(name: str) -> str:
+def _explain(name: str, trace: str | None, *, as_json: bool) -> None:
     from rlinsight.analyzers.advise import RULES
-    from rlinsight.report.advise.lines import catalogue
+    from rlinsight.report.advise.lines import catalogue, rule_document
 
     by_name = {rule.name: rule for rule in RULES}
     if name not in by_name:
-        raise ConfigError(f"expected a rule ({', '.join(by_name)}), found `{name}`")
-    lines = [f"{part:<11} {text}" for part, text in catalogue(by_name[name])]
-    return "\n".join([name, *lines])
+        raise ConfigError(unknown("a rule", name, by_name))
+    if as_json:
+        typer.echo(json_module.dumps(rule_document(by_name[name]), indent=1))
+        return
+    typer.echo(name)
+    for part, text in catalogue(by_name[name]):
+        typer.echo(f"{part:<11} {text}")
+    place = "TRACE" if trace is None else quoted(trace)
+    typer.echo(f"\nnext: rlinsight advise {place} --why-not")

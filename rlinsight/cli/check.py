@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlinsight.cli.files import write
-from rlinsight.cli.shell import opening, quoted
+from rlinsight.cli.shell import quoted
 from rlinsight.errors import ConfigError, RlinsightError
 
 if TYPE_CHECKING:
@@ -73,7 +73,10 @@ def check(
     if place is None:
         raise ConfigError("nothing to compare with: give `--baseline FOLDER`")
     if trace is None:
-        _only_history(place, chosen, history)
+        from rlinsight.cli.check_history import only_history
+
+        _need_a_trace(result=result, junit=junit, markdown=markdown, gitlab=gitlab)
+        only_history(place, chosen, history, as_json=json)
         return
     ignored = [*chosen.ignore, *(ignore or ())]
     found, run, error = _result(trace, place, chosen, ignored, shadow=shadow or chosen.shadow)
@@ -93,6 +96,12 @@ def check(
     if not json:
         _print(found, trace, place)
     raise typer.Exit(found.exit_code)
+
+
+def _need_a_trace(**files: Path | None) -> None:
+    for name, path in files.items():
+        if path is not None:
+            raise ConfigError(f"nothing to check: `--{name}` needs a trace, which was not given")
 
 
 def _result(
@@ -138,7 +147,9 @@ def _rendered(
 
         return gitlab(result, str(config_path or "check.yaml"))
     if kind == "history":
-        return _history(place, config, run, result)
+        from rlinsight.cli.check_history import history
+
+        return history(place, config, run, result)
     return _as_json(result) + "\n"
 
 
@@ -153,37 +164,6 @@ def _annotate(result: CheckResult, *, to_stderr: bool) -> None:
     write_summary(result)
     for line in commands(result):
         typer.echo(line, err=to_stderr)
-
-
-def _only_history(place: str, config: CheckConfig, path: Path | None) -> None:
-    if path is None:
-        raise ConfigError("nothing to check: give a trace, or `--history PATH` for the trend alone")
-    write(path, _history(place, config, None, None))
-    typer.echo(f"wrote the trend of {place}\nnext: {opening(path)}")
-
-
-def _history(
-    place: str, config: CheckConfig, run: Observation | None, result: CheckResult | None
-) -> str:
-    """Return the page; where the baseline itself cannot be read, one that says so."""
-    from rlinsight.analyzers.gate.trend import Kept, trends
-    from rlinsight.baselines.store import Store
-    from rlinsight.cli.gating import settings_of, stored_observation
-    from rlinsight.report.check.history import history_page
-
-    title = f"rlinsight check: {place}"
-    try:
-        kept = [
-            Kept(r.name, stored_observation(r), "trusted" if r.trusted else "untrusted")
-            for r in Store(place).records()
-        ]
-    except RlinsightError:
-        if result is None:
-            raise
-        return history_page([], title, result)
-    if run is not None:
-        kept.append(Kept(f"{run.run_id or 'figures'} (checked)", run, "checked"))
-    return history_page(trends(kept, settings_of(config), result), title, result)
 
 
 def _print(result: CheckResult, trace: str, place: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from rlinsight.cli.shell import opening
 from rlinsight.errors import MissingExtraError, RlinsightError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _write(root: Path, address: str, output: Path) -> None:
     from rlinsight.webapp.export import write_view
 
     write_view(root, address, output)
-    typer.echo(f"wrote {output}")
+    typer.echo(f"wrote {output}\nnext: {opening(output)}")
 
 
 def _listening(host: str, port: int | None) -> socket.socket:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from rlinsight.errors import ConfigError, RlinsightError
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rlinsight.analyzers.simulate import Calibration, Prediction
     from rlinsight.analyzers.simulate.reproduce import Compared
     from rlinsight.report.whatif.answer import Answer, Objective
+
+KNOBS_SCHEMA_VERSION: Final = 1
 
 
 def loaded(trace: str) -> tuple[Calibration, Report | None]:
@@ -76,10 +78,28 @@ def answer(
 def listed_knobs(calibration: Calibration) -> str:
     """Return the knobs of the run's mode with their present values and overrides."""
     from rlinsight.analyzers.simulate.overrides import knobs_of_mode
+    from rlinsight.report.whatif.sections import value_text
 
     rows = knobs_of_mode(calibration.knobs)
     width = max(len(name) for name, _, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value!s:<10}  {key}" for name, value, key in rows)
+    return "\n".join(
+        f"{name:<{width}}  {value_text(value):<10}  {key}" for name, value, key in rows
+    )
+
+
+def knobs_document(trace: str, calibration: Calibration) -> dict[str, Any]:
+    """Return the JSON form of the same."""
+    from rlinsight.analyzers.simulate.overrides import knobs_of_mode
+
+    return {
+        "schema_version": KNOBS_SCHEMA_VERSION,
+        "trace": Path(trace).name,
+        "mode": calibration.knobs.mode,
+        "knobs": [
+            {"knob": name, "value": value, "sets": key}
+            for name, value, key in knobs_of_mode(calibration.knobs)
+        ],
+    }
 
 
 def _reproduced(

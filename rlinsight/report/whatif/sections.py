@@ -56,7 +56,7 @@ def headline(answer: Answer) -> list[str]:
 
 
 def _change(answer: Answer, effect: Effect) -> list[str]:
-    change = ", ".join(f"{name} = {value}" for name, value in effect.changes.items())
+    change = ", ".join(f"{name} = {value_text(value)}" for name, value in effect.changes.items())
     lines = [
         f"{change}: {signed(effect.tokens_per_s_per_device)} throughput per device, "
         f"{signed(effect.tokens_per_s)} wall-clock throughput."
@@ -108,7 +108,12 @@ def with_interval(value: Estimate, write: Format) -> str:
 
 def change_text(changes: dict[str, object]) -> str:
     """Return `name=value` of each change."""
-    return " ".join(f"{name}={value}" for name, value in changes.items())
+    return " ".join(f"{name}={value_text(value)}" for name, value in changes.items())
+
+
+def value_text(value: object) -> str:
+    """Return a value of a knob as `--set` takes it: `none`, `true`, `0.5`."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _setting(answer: Answer) -> str:
@@ -185,7 +190,7 @@ def _sweep(sweep: Sweep) -> Section:
 
 
 def _point(sweep: Sweep, point: Point) -> tuple[str, ...]:
-    values = tuple(str(point.changes[name]) for name in sweep.varied)
+    values = tuple(value_text(point.changes[name]) for name in sweep.varied)
     if point.prediction is None:
         return (*values, point.reason or "-", *("-" for _ in range(7)))
     return (*values, *_figures(sweep.base, point.prediction), "*" if point.best else "")
