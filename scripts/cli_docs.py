@@ -25,8 +25,9 @@ _HEAD = """\
 Exit codes: 0 ok; 1 a finding, or a run that failed; 2 wrong usage or unusable input; 130
 interrupted. An error is one sentence on standard error. With `--json`, standard output holds
 nothing but the result. Elsewhere names of more than 256 characters are cut to their first 80, with
-their length; JSON keeps them whole. The last line of a command's output is the next one to type.
-Every command has `-h`, `--help`.
+their length; JSON keeps them whole. In a narrow terminal tables wrap, first prose, then headings,
+then long names; no number is cut, and a column that only explains is left out. The last line
+of a command's output is the next one to type. Every command has `-h`, `--help`.
 """
 
 

@@ -13,7 +13,7 @@ TRACE = SAMPLES / "fully_async"
 
 def keys(page: str, after: str) -> set[str]:
     """Return what the paragraph or table that follows `after` in a page of docs names as keys."""
-    part = (ROOT / "docs" / page).read_text().split(after)[1].lstrip(" ,:;abcdefghijklmnopqrstuv123")
+    part = (ROOT / "docs" / page).read_text().split(after)[1].removeprefix(", schema version 1: ")
     return set(re.findall(r"`(\w+)`", re.split(r"\n\n(?!\|)", part)[0]))
 
 

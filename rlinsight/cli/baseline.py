@@ -76,12 +76,11 @@ def list_(
         rows = [_summary(record) for record in records]
         typer.echo(json_module.dumps(rows, indent=1))
         return
-    from rich.console import Console
-
+    from rlinsight.cli.terminal import unbounded
     from rlinsight.report.check.listing import baseline_table
     from rlinsight.report.units import counted
 
-    console = Console(width=200, soft_wrap=True)
+    console = unbounded()
     for key in dict.fromkeys(record.key for record in records):
         console.print(baseline_table(key, [_summary(r) for r in records if r.key == key]))
         console.print()

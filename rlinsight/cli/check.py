@@ -167,14 +167,12 @@ def _annotate(result: CheckResult, *, to_stderr: bool) -> None:
 
 
 def _print(result: CheckResult, trace: str, place: str) -> None:
-    from rich.console import Console
-
+    from rlinsight.cli.terminal import unbounded
     from rlinsight.report.check.terminal import print_check
     from rlinsight.report.check.words import headline
     from rlinsight.report.plain import line
 
-    # A log has no width; a narrow terminal breaks lines by itself, and nothing is cut off.
-    print_check(result, Console(width=200, soft_wrap=True))
+    print_check(result, unbounded())
     typer.echo(f"\n{line(headline(result))}\nnext: {_next(result, trace, place)}")
 
 

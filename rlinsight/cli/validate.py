@@ -41,9 +41,9 @@ def validate(
     if json:
         typer.echo(json_module.dumps(result.to_dict(), indent=1))
     else:
-        from rich.console import Console
+        from rlinsight.cli.terminal import unbounded
 
-        _print(result, Console(soft_wrap=True, highlight=False, markup=False))
+        _print(result, unbounded(highlight=False, markup=False))
     if not (result.rows or result.is_live):
         raise TraceError(_NOTHING.format(place=result.path))
     if not json:
