@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rlinsight.errors import ConfigError, RlinsightError
+from rlinsight.cli.whatif_settings import settings
+from rlinsight.errors import RlinsightError
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.result import Report
@@ -52,10 +52,8 @@ def answer(
     from rlinsight.analyzers.simulate.overrides import knob_name, mode_after, override
     from rlinsight.report.whatif.answer import Answer
 
-    wanted = dict(_pair(text, "--set", "KNOB=VALUE") for text in changes)
-    fixed = {name: _value(text) for name, text in wanted.items()}
-    varied = dict(_pair(text, "--sweep", "KNOB=A,B,C") for text in sweeps)
-    values = {name: [_value(one) for one in text.split(",")] for name, text in varied.items()}
+    asked = settings(calibration.knobs.mode, changes, sweeps)
+    fixed, varied = asked.fixed, asked.varied
     runs = range(seeds)
     prediction, compared = _reproduced(calibration, report, runs, versions)
     mode = mode_after(calibration.knobs.mode, fixed)
@@ -67,8 +65,8 @@ def answer(
         compared=compared,
         objective=objective,
         effect=predict_change(calibration, fixed, seeds=runs, versions=versions) if fixed else None,
-        sweep=sweep(calibration, values, fixed=fixed, seeds=runs, versions=versions)
-        if values
+        sweep=sweep(calibration, varied, fixed=fixed, seeds=runs, versions=versions)
+        if varied
         else None,
         overrides=tuple(text for text in commands.values() if text is not None),
         unmapped=tuple(key for key, text in commands.items() if text is None),
@@ -111,20 +109,3 @@ def _reproduced(
     if report is None or calibration.source == "metrics":
         return simulate(calibration, seeds=seeds, versions=versions), ()
     return reproduce(calibration, report, seeds=seeds)
-
-
-def _pair(text: str, option: str, form: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise ConfigError(f"expected `{option} {form}`, found `{text}`")
-    return name, value
-
-
-def _value(text: str) -> object:
-    """Return a number, true, false, or null as what it is, and anything else as text."""
-    if text in ("None", "none"):
-        return None
-    try:
-        return json.loads(text.lower() if text.lower() in ("true", "false", "null") else text)
-    except (ValueError, RecursionError):
-        return text
