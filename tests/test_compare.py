@@ -243,3 +243,11 @@ def test_json_holds_what_the_documentation_lists(compared):
     assert {part.name for part in fields(Comparison)} <= listed
     assert {part.name for part in fields(ComparedRun)} <= listed
     json.dumps(compared.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("others", [("colocate_async",), ("sync", "fully_async")])
+def test_a_knob_that_no_run_has_is_refused(others):
+    places = [SAMPLES / mode for mode in ("sync", *others)]
+    done = cli("compare", *places, "--knob", "train_batch_sise")
+    assert done.code == 2
+    assert "found `train_batch_sise`; did you mean `data.train_batch_size`?" in done.err

@@ -78,8 +78,7 @@ def check(
         _need_a_trace(result=result, junit=junit, markdown=markdown, gitlab=gitlab)
         only_history(place, chosen, history, as_json=json)
         return
-    ignored = [*chosen.ignore, *(ignore or ())]
-    found, run, error = _result(trace, place, chosen, ignored, shadow=shadow or chosen.shadow)
+    found, run, error = _result(trace, place, chosen, ignore or [], shadow=shadow or chosen.shadow)
     files = {
         "result": result, "junit": junit, "markdown": markdown, "gitlab": gitlab,
         "history": history,
@@ -111,13 +110,14 @@ def _result(
     from rlinsight.analyzers.gate.check import check as judge
     from rlinsight.analyzers.gate.result import unusable
     from rlinsight.baselines.store import Store
-    from rlinsight.cli.gating import choose_history, observed, settings_of
+    from rlinsight.cli.gating import choose_history, observed, refuse_unknown, settings_of
 
     run, settings = None, settings_of(config)
     try:
         run = observed(trace)
         records = Store(place).records()
-        found = choose_history(records, run, settings, ignore, place)
+        refuse_unknown(records, run, settings, ignore)
+        found = choose_history(records, run, settings, [*config.ignore, *ignore], place)
     except RlinsightError as error:
         name = Path(trace).name if run is None else run.run_id
         return unusable(name, str(error), shadow=shadow), run, error

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlinsight.errors import BaselineError, TraceError
+from rlinsight.errors import BaselineError, ConfigError, TraceError
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.gate.observation import Observation
@@ -107,6 +107,19 @@ def settings_of(config: CheckConfig) -> Settings:
         metrics={k: MetricSettings(**m.model_dump()) for k, m in config.metrics.items()},
         acknowledged=tuple(Acknowledged(**a.model_dump()) for a in config.acknowledged),
     )
+
+
+def refuse_unknown(
+    records: Sequence[Record], run: Observation, settings: Settings, ignore: Sequence[str]
+) -> None:
+    """Raise ConfigError for metrics of the configuration and keys of `--ignore` that nobody has."""
+    from rlinsight.analyzers.gate.names import unknown_keys, unknown_metrics
+
+    kept = [stored_observation(record) for record in records]
+    problems = unknown_metrics(run, kept, settings)
+    problems += unknown_keys(ignore, [run.identity, *(one.identity for one in kept)])
+    if problems:
+        raise ConfigError("\n".join(problems))
 
 
 def choose_history(
