@@ -69,7 +69,7 @@ def check(
     from rlinsight.baselines.config import load
 
     chosen = load(config)
-    place = baseline or chosen.baseline
+    place = chosen.baseline if baseline is None else baseline
     if place is None:
         raise ConfigError("nothing to compare with: give `--baseline FOLDER`")
     if trace is None:

@@ -43,7 +43,7 @@ def observed(path: str) -> Observation:
 
 def _figure_files(path: str) -> list[Path] | None:
     """Return the files of figures that `path` stands for, None where it is a trace."""
-    if "://" in path:
+    if not path or "://" in path:
         return None
     from rlinsight.trace.files import is_trace_folder
 

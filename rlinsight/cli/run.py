@@ -60,6 +60,8 @@ def run(
 
         typer.echo(json_module.dumps(json_schema(), indent=1))
         return
+    if trace == "":
+        raise ConfigError("expected a folder or URL as `--trace`, found an empty text")
     given = {"smoke": smoke or None, "trace": trace, "stall_timeout_s": stall_timeout}
     config = _config(profile, command or [], {k: v for k, v in given.items() if v is not None})
     _run(config, command or [], only_check=check, as_json=json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,18 +23,31 @@ def loaded(trace: str) -> tuple[Calibration, Report | None]:
     """Return the calibration of a trace with its report, or a saved one without."""
     from rlinsight.analyzers.simulate import Calibration
 
-    if trace.endswith(".json"):
-        try:
-            return Calibration.from_json(Path(trace).read_text(encoding="utf-8")), None
-        except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise RlinsightError(
-                f"expected a calibration that `whatif --save` wrote in `{trace}`: {error}"
-            ) from error
+    if trace.endswith(".json") and not Path(trace).is_dir():
+        return _saved(trace), None
     import rlinsight
 
     opened = rlinsight.open(trace)
     report = opened.analyze()
     return Calibration.from_report(opened, report), report
+
+
+def _saved(path: str) -> Calibration:
+    from rlinsight.analyzers.simulate import Calibration
+
+    expected = f"expected a calibration that `whatif --save` wrote in `{path}`"
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RlinsightError(f"{expected}: {(error.strerror or str(error)).lower()}") from error
+    except (ValueError, RecursionError) as error:
+        raise RlinsightError(f"{expected}, found no JSON: {error}") from error
+    if not isinstance(document, dict) or not {"knobs", "lengths", "decode"} <= set(document):
+        raise RlinsightError(f"{expected}, found JSON that is no calibration at all")
+    try:
+        return Calibration.from_dict(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RlinsightError(f"{expected}, found one that is damaged: {error}") from error
 
 
 def answer(
