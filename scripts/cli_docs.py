@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from rlinsight.cli import COMMANDS, app
@@ -68,6 +69,8 @@ def parameters(function: Callable[..., Any]) -> list[Parameter]:
     hints = typing.get_type_hints(function, include_extras=True)
     found = []
     for name, parameter in inspect.signature(function).parameters.items():
+        if hints[name] is typer.Context:
+            continue
         kind, info = typing.get_args(hints[name])[:2]
         if isinstance(info, ArgumentInfo):
             word = name.upper() + ("..." if "list" in str(kind) else "")

@@ -99,3 +99,45 @@ def test_a_listing_of_knobs_goes_on_with_a_question(mode):
 def test_a_rule_goes_on_with_advice():
     done = cli("advise", SAMPLES / "sync", "--explain", "long_tail")
     assert following(done) == f"rlinsight advise {SAMPLES / 'sync'} --why-not"
+
+
+def test_a_plan_is_followed_by_the_command_itself(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = cli(
+        "run", "--check", "--trace", "a b", "--stall-timeout", "30", "--", "sh", "-c", "-x y"
+    )
+    assert following(done) == "rlinsight run --trace 'a b' --stall-timeout 30.0 -- sh -c '-x y'"
+    config = SAMPLES.parent / "examples" / "sync.yaml"
+    done = cli("tune", config, "--dry-run", "--no-smoke", "--max-runs", "3")
+    assert following(done) == f"rlinsight tune --max-runs 3 --no-smoke {config}"
+
+
+def test_an_empty_baseline_is_to_be_added_to(tmp_path):
+    command = following(cli("baseline", "list", tmp_path))
+    assert command == f"rlinsight baseline add TRACE --to {tmp_path}"
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("analyze", ("--markdown", "--html")),
+        ("advise", ("--markdown",)),
+        ("whatif", ("--save", "--markdown", "--html")),
+        ("compare", ("--markdown", "--html")),
+        ("check", ("--result", "--junit", "--markdown", "--gitlab", "--history")),
+    ],
+)
+def test_files_that_were_written_are_named(command, options, tmp_path, monkeypatch):
+    trace = SAMPLES / "fully_async"
+    more = {
+        "check": ("--baseline", "kept"), "compare": (SAMPLES / "sync",), "advise": ("--seeds", "2"),
+        "whatif": ("--seeds", "1", "--versions", "4"),
+    }  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    cli("baseline", "add", trace, "--to", "kept")
+    asked = [word for option in options for word in (option, f"out{option}")]
+    done = cli(command, trace, *more.get(command, ()), *asked)
+    assert done.error is None, done.err
+    for option in options:
+        assert f"\nwrote out{option}\n" in done.out
+        assert Path(f"out{option}").exists()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rlinsight.cli.files import write
+from rlinsight.cli.files import say_written, write
 from rlinsight.cli.shell import quoted
 from rlinsight.errors import ConfigError, TraceError, unknown
 from rlinsight.report.plain import line
@@ -69,7 +69,9 @@ def advise(
 
     typer.echo(f"objective: {objective} throughput")
     print_advice(advice, console(), why_not=why_not)
-    typer.echo(f"\nnext: {_next(trace, advice, case)}")
+    typer.echo("")
+    say_written(markdown)
+    typer.echo(f"next: {_next(trace, advice, case)}")
 
 
 def _next(trace: str, advice: Advice, case: Case) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlinsight.cli.files import write
+from rlinsight.cli.files import say_written, write
 from rlinsight.cli.shell import opening, quoted
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ def analyze(
 
     print_report(report, console(), pools=pools, full=not brief)
     idle = ", ".join(f"{name} idle {percent(report.pools[name].idle_ratio)}" for name in pools)
-    typer.echo(f"\n{Path(opened.path).name}: {idle or 'no device time could be accounted for'}")
+    typer.echo("")
+    say_written(markdown, html)
+    typer.echo(f"{Path(opened.path).name}: {idle or 'no device time could be accounted for'}")
     typer.echo(f"next: {_next(trace, written)}")
 
 

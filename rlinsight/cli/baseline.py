@@ -86,7 +86,10 @@ def list_(
         console.print()
     trusted = sum(record.trusted for record in records)
     typer.echo(f"{folder}: {counted(len(records), 'run')}, {trusted} trusted")
-    typer.echo(f"next: rlinsight check --baseline {quoted(folder)} --history trend.html")
+    if records:
+        typer.echo(f"next: rlinsight check --baseline {quoted(folder)} --history trend.html")
+    else:
+        typer.echo(f"next: rlinsight baseline add TRACE --to {quoted(folder)}")
 
 
 @baseline.command()

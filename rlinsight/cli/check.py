@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlinsight.cli.files import write
+from rlinsight.cli.files import say_written, write
 from rlinsight.cli.shell import quoted
 from rlinsight.errors import ConfigError, RlinsightError
 
@@ -93,7 +94,7 @@ def check(
     if error is not None:
         raise error
     if not json:
-        _print(found, trace, place)
+        _print(found, trace, place, [path for path in files.values() if path is not None])
     raise typer.Exit(found.exit_code)
 
 
@@ -166,14 +167,16 @@ def _annotate(result: CheckResult, *, to_stderr: bool) -> None:
         typer.echo(line, err=to_stderr)
 
 
-def _print(result: CheckResult, trace: str, place: str) -> None:
+def _print(result: CheckResult, trace: str, place: str, written: Sequence[Path]) -> None:
     from rlinsight.cli.terminal import unbounded
     from rlinsight.report.check.terminal import print_check
     from rlinsight.report.check.words import headline
     from rlinsight.report.plain import line
 
     print_check(result, unbounded())
-    typer.echo(f"\n{line(headline(result))}\nnext: {_next(result, trace, place)}")
+    typer.echo("")
+    say_written(*written)
+    typer.echo(f"{line(headline(result))}\nnext: {_next(result, trace, place)}")
 
 
 def _next(result: CheckResult, trace: str, place: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlinsight.cli.files import write
+from rlinsight.cli.files import say_written, write
 from rlinsight.cli.shell import opening, quoted
 from rlinsight.errors import RlinsightError
 
@@ -68,7 +68,9 @@ def compare(
     from rlinsight.report.compare.text import print_comparison
 
     print_comparison(found, console())
-    typer.echo(f"\nnext: {_next(found, traces, written)}")
+    typer.echo("")
+    say_written(markdown, html)
+    typer.echo(f"next: {_next(found, traces, written)}")
 
 
 def _entrants(given: Sequence[str]) -> tuple[list[Entrant], dict[str, str]]:

@@ -58,7 +58,7 @@ def _summarize(lines: list[Line]) -> None:
     warnings = sum(line.status == "warning" for line in lines)
     if missing:
         typer.echo(f"cannot record a verl run here yet: {', '.join(missing)}")
-        typer.echo("next: follow the arrows above, then `rlinsight doctor` again")
+        typer.echo("next: rlinsight doctor   # again, when the arrows above were followed")
     else:
         typer.echo(f"ready, {warnings} warnings" if warnings else "ready")
         typer.echo("next: rlinsight run --profile config.yaml --check")

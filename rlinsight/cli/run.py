@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rlinsight.cli.shell import quoted
+from rlinsight.cli.shell import again, quoted
 from rlinsight.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 def run(
+    context: typer.Context,
     command: Annotated[
         list[str] | None,
         typer.Argument(help="After `--`: a command of your own to record instead of verl's."),
@@ -64,7 +65,8 @@ def run(
         raise ConfigError("expected a folder or URL as `--trace`, found an empty text")
     given = {"smoke": smoke or None, "trace": trace, "stall_timeout_s": stall_timeout}
     config = _config(profile, command or [], {k: v for k, v in given.items() if v is not None})
-    _run(config, command or [], only_check=check, as_json=json)
+    following = again(context, without="check") if check else None
+    _run(config, command or [], following, as_json=json)
 
 
 def _config(profile: Path | None, command: list[str], given: dict[str, Any]) -> RecordingConfig:
@@ -81,7 +83,10 @@ def _config(profile: Path | None, command: list[str], given: dict[str, Any]) -> 
     return with_options(base, given)
 
 
-def _run(config: RecordingConfig, command: list[str], *, only_check: bool, as_json: bool) -> None:
+def _run(
+    config: RecordingConfig, command: list[str], following: str | None, *, as_json: bool
+) -> None:
+    """Start the run; where a command is to follow this one, only say what would be started."""
     from rlinsight.cli import terminal
     from rlinsight.runs import preflight
     from rlinsight.runs.launch import launch
@@ -93,8 +98,8 @@ def _run(config: RecordingConfig, command: list[str], *, only_check: bool, as_js
     try:
         _say_warnings(prepared, console)
         preflight.require(prepared.findings)
-        if only_check:
-            _show_plan(prepared, as_json=as_json)
+        if following is not None:
+            _show_plan(prepared, following, as_json=as_json)
             return
         _announce(prepared, console)
         finished = launch(prepared, lambda path: _display(prepared, path, console))
@@ -120,7 +125,7 @@ def _announce(prepared: Prepared, console: Console) -> None:
         console.print(f"kernel window: about {size} of profiles, slower while it collects")
 
 
-def _show_plan(prepared: Prepared, *, as_json: bool) -> None:
+def _show_plan(prepared: Prepared, following: str, *, as_json: bool) -> None:
     plan = prepared.plan
     if as_json:
         document = {
@@ -132,7 +137,7 @@ def _show_plan(prepared: Prepared, *, as_json: bool) -> None:
         return
     typer.echo(plan.shell_line())
     typer.echo(f"preflight passed; the trace would be {prepared.location.final}")
-    typer.echo("next: the same command without --check")
+    typer.echo(f"next: {following}")
 
 
 @contextmanager

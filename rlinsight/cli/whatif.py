@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rlinsight.cli.files import write
+from rlinsight.cli.files import say_written, write
 from rlinsight.cli.shell import opening, quoted
 from rlinsight.errors import ConfigError
 
@@ -74,7 +74,7 @@ def whatif(
     if save is not None:
         write(save, calibration.to_json())
     if knobs:
-        _list(trace, calibration, as_json=json)
+        _list(trace, calibration, save, as_json=json)
         return
     found = answer(
         trace, calibration, report, changes=set_ or [], sweeps=sweep or [],
@@ -88,17 +88,20 @@ def whatif(
     from rlinsight.report.whatif.text import print_answer
 
     print_answer(found, console())
-    typer.echo(f"\nnext: {_next(trace, found, written)}")
+    typer.echo("")
+    say_written(save, markdown, html)
+    typer.echo(f"next: {_next(trace, found, written)}")
 
 
-def _list(trace: str, calibration: Calibration, *, as_json: bool) -> None:
+def _list(trace: str, calibration: Calibration, save: Path | None, *, as_json: bool) -> None:
     from rlinsight.cli.whatif_answer import knobs_document, listed_knobs
 
     if as_json:
         typer.echo(json_module.dumps(knobs_document(trace, calibration), indent=1))
         return
-    typer.echo(listed_knobs(calibration))
-    typer.echo(f"\nnext: rlinsight whatif {quoted(trace)} {_worth_trying(calibration)}")
+    typer.echo(f"{listed_knobs(calibration)}\n")
+    say_written(save)
+    typer.echo(f"next: rlinsight whatif {quoted(trace)} {_worth_trying(calibration)}")
 
 
 def _reports(found: Answer, markdown: Path | None, html: Path | None) -> Path | None:
