@@ -50,6 +50,15 @@ def test_how_well_the_costs_fit_is_printed():
     assert "decoding explains 90.5 % of the variance of request durations" in text
 
 
+def test_as_many_versions_are_simulated_as_asked_for():
+    text = whatif(SAMPLE, "--versions", "7", "--seeds", "1")
+    assert "7 versions x 1 seed." in text
+    found = json.loads(whatif(SAMPLE, "--versions", "7", "--seeds", "1", "--json"))
+    assert found["prediction"]["versions"] == 7
+    plain = json.loads(whatif(SAMPLE, "--seeds", "1", "--json"))
+    assert plain["compared"] == found["compared"]  # always over the recorded versions
+
+
 def test_the_objective_is_printed():
     text = whatif(SAMPLE, "--set", "sync_step=1", "--objective", "wall-clock", *FAST)
     assert "Objective: wall-clock." in text

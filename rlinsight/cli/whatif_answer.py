@@ -117,9 +117,16 @@ def knobs_document(trace: str, calibration: Calibration) -> dict[str, Any]:
 def _reproduced(
     calibration: Calibration, report: Report | None, seeds: range, versions: int | None
 ) -> tuple[Prediction, tuple[Compared, ...]]:
+    """Return the run as it was, and beside the recorded figures.
+
+    These are compared over the recorded versions, however many are asked for.
+    """
     from rlinsight.analyzers.simulate import simulate
     from rlinsight.analyzers.simulate.reproduce import reproduce
 
     if report is None or calibration.source == "metrics":
         return simulate(calibration, seeds=seeds, versions=versions), ()
-    return reproduce(calibration, report, seeds=seeds)
+    prediction, compared = reproduce(calibration, report, seeds=seeds)
+    if versions is not None:
+        prediction = simulate(calibration, seeds=seeds, versions=versions)
+    return prediction, compared

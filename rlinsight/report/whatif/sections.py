@@ -10,7 +10,7 @@ from rlinsight.analyzers.simulate.predict import Effect, Prediction
 from rlinsight.analyzers.simulate.reproduce import RELATIVE, Compared
 from rlinsight.analyzers.simulate.sweep import Point, Sweep
 from rlinsight.report.section import Section
-from rlinsight.report.units import number, percent, relative, seconds
+from rlinsight.report.units import counted, number, percent, relative, seconds
 from rlinsight.report.whatif.answer import FIGURE_OF, Answer, Objective, disagree
 from rlinsight.report.whatif.fits import fits
 
@@ -118,9 +118,10 @@ def value_text(value: object) -> str:
 
 def _setting(answer: Answer) -> str:
     knobs = answer.prediction.knobs
+    versions = counted(answer.prediction.versions, "version")
     return (
         f"{knobs.mode}, {knobs.trainer_devices} trainer and {knobs.rollout_devices} rollout "
-        f"devices, {answer.prediction.versions} versions x {answer.prediction.seeds} seeds"
+        f"devices, {versions} x {counted(answer.prediction.seeds, 'seed')}"
     )
 
 
@@ -132,8 +133,8 @@ def _lag_change(effect: Effect) -> str:
 def _compared(answer: Answer) -> Section:
     rows = tuple(comparison(row) for row in answer.compared)
     note = (
-        "95 % intervals are of one run: its own randomness, the calibration's uncertainty, and an "
-        "allowance for what was not measured."
+        "Over the versions of the recorded window. 95 % intervals are of one run: its own "
+        "randomness, the calibration's uncertainty, and an allowance for what was not measured."
     )
     return Section(
         "The recorded run, simulated", ("figure", "recorded", "simulated", "error"), rows, note
