@@ -69,3 +69,29 @@ def test_a_misspelt_name_is_guessed():
     done = cli("whatif", TRACE, "--set", "stalenes=0.3")
     assert "did you mean `staleness_threshold`?" in done.err
     assert "rollout_replicas" in done.err
+
+
+def test_a_validation():
+    found = cli("validate", TRACE, "--json").json
+    assert found["schema_version"] == 1
+    assert set(found) <= keys("trace.md", "`rlinsight validate --json`")
+
+
+def test_the_runs_of_a_baseline(tmp_path):
+    cli("baseline", "add", TRACE, "--to", tmp_path / "kept")
+    found = cli("baseline", "list", tmp_path / "kept", "--json").json
+    (row,) = found["runs"]
+    assert {*found, *row} == keys("check.md", "`rlinsight baseline list FOLDER --json`:\n\n")
+
+
+def test_a_run_its_plan_and_the_doctor(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = ("run", "--json", "--trace", "t", "--", "true")
+    plan = cli(*ran[:2], "--check", *ran[2:]).json
+    assert set(plan) <= keys("run.md", "`rlinsight run --check --json`")
+    assert set(cli(*ran).json) <= keys("run.md", "`rlinsight run --json`")
+    found = cli("doctor", "--json").json
+    assert {*found, *found["lines"][0]} <= keys("run.md", "`rlinsight doctor --json`, schema")
+    config = ROOT / "examples" / "sync.yaml"
+    found = cli("tune", config, "--dry-run", "--json").json
+    assert set(found) <= keys("tune.md", "`--dry-run --json`")

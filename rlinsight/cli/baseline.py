@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -12,6 +12,8 @@ from rlinsight.cli.shell import quoted
 
 if TYPE_CHECKING:
     from rlinsight.baselines.record import Record
+
+LIST_SCHEMA_VERSION: Final = 1
 
 baseline = typer.Typer(
     help="Keep the runs that `rlinsight check` compares with.",
@@ -73,8 +75,12 @@ def list_(
 
     records = Store(folder).records()
     if json:
-        rows = [_summary(record) for record in records]
-        typer.echo(json_module.dumps(rows, indent=1))
+        document = {
+            "schema_version": LIST_SCHEMA_VERSION,
+            "baseline": folder,
+            "runs": [_summary(record) for record in records],
+        }
+        typer.echo(json_module.dumps(document, indent=1))
         return
     from rlinsight.cli.terminal import unbounded
     from rlinsight.report.check.listing import baseline_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_module
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from rlinsight.runs.finish import Finished
     from rlinsight.runs.prepare import Prepared
     from rlinsight.runs.supervise import Display
+
+
+PLAN_SCHEMA_VERSION: Final = 1
 
 
 def run(
@@ -129,6 +132,7 @@ def _show_plan(prepared: Prepared, following: str, *, as_json: bool) -> None:
     plan = prepared.plan
     if as_json:
         document = {
+            "schema_version": PLAN_SCHEMA_VERSION,
             "command": list(plan.command),
             "trace": prepared.location.final,
             "findings": [vars(finding) for finding in prepared.findings],

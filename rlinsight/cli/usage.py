@@ -94,8 +94,8 @@ def _too_many(error: Any, said: str, typed: Sequence[str]) -> str:
     rest = next((typed[n:] for n in range(len(typed)) if " ".join(typed[n:]) == found), ())
     given = " ".join(["rlinsight compare", *map(quoted, (first, *rest) if rest else ())])
     return (
-        f"expected one trace for `rlinsight {name}`, found also `{found}`; `{given}` puts runs side "
-        "by side"
+        f"expected one trace for `rlinsight {name}`, found also `{found}`; `{given}` puts "
+        "runs side by side"
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rlinsight.errors import RlinsightError
 from rlinsight.runs.config import RunConfig
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from rlinsight.analyzers.result import Report
 
 _CONSOLE_LINES = 15
+
+#: Of the JSON form of a run that is over.
+RUN_SCHEMA_VERSION: Final = 1
 
 
 @dataclass
@@ -46,6 +49,7 @@ class Finished:
         """Return the JSON form."""
         outcome = self.outcome
         return {
+            "schema_version": RUN_SCHEMA_VERSION,
             "run_id": self.run_id,
             "trace": self.trace,
             "recorded": self.recorded,
