@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from rlinsight.cli import COMMANDS, app
@@ -25,8 +26,9 @@ _HEAD = """\
 Exit codes: 0 ok; 1 a finding, or a run that failed; 2 wrong usage or unusable input; 130
 interrupted. An error is one sentence on standard error. With `--json`, standard output holds
 nothing but the result. Elsewhere names of more than 256 characters are cut to their first 80, with
-their length; JSON keeps them whole. The last line of a command's output is the next one to type.
-Every command has `-h`, `--help`.
+their length; JSON keeps them whole. In a narrow terminal tables wrap, first prose, then headings,
+then long names; no number is cut, and a column that only explains is left out. The last line
+of a command's output is the next one to type. Every command has `-h`, `--help`.
 """
 
 
@@ -67,6 +69,8 @@ def parameters(function: Callable[..., Any]) -> list[Parameter]:
     hints = typing.get_type_hints(function, include_extras=True)
     found = []
     for name, parameter in inspect.signature(function).parameters.items():
+        if hints[name] is typer.Context:
+            continue
         kind, info = typing.get_args(hints[name])[:2]
         if isinstance(info, ArgumentInfo):
             word = name.upper() + ("..." if "list" in str(kind) else "")

@@ -268,3 +268,11 @@ def test_runs_that_sync_at_other_steps_are_held_against_each_other_at_equal_trai
     ends = {run.name: curve.x[-1] for run in (often, seldom) for curve in run.curves
             if curve.figure == "val-core/acc"}  # fmt: skip
     assert ends == {"often": 64, "seldom": 64}
+
+
+@pytest.mark.parametrize("others", [("colocate_async",), ("sync", "fully_async")])
+def test_a_knob_that_no_run_has_is_refused(others):
+    places = [SAMPLES / mode for mode in ("sync", *others)]
+    done = cli("compare", *places, "--knob", "train_batch_sise")
+    assert done.code == 2
+    assert "found `train_batch_sise`; did you mean `data.train_batch_size`?" in done.err

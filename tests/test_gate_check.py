@@ -176,9 +176,13 @@ def test_what_nobody_has_was_not_compared(history):
 
 
 def test_a_setting_of_a_metric_that_nobody_has_is_named(history):
-    odd = {"step_tims_s": MetricSettings(relative=0.01), "bubble.trainer.x": MetricSettings()}
+    names = ("step_tims_s", "bubble.trainer.queue_full", "bubble.*", "idel.*", "logged:perf/mfu")
+    odd = {name: MetricSettings(relative=0.01) for name in names}
+    said = "of the configuration is no metric of this run or its history"
     assert judged(run(), *history, metrics=odd).doubts == (
-        "`step_tims_s` of the configuration is no metric of this run or its history",
+        f"`step_tims_s` {said}; did you mean `step_time_s`?",
+        f"`idel.*` {said}",
+        f"`logged:perf/mfu` {said}",
     )
 
 

@@ -198,3 +198,12 @@ def test_every_gpu_example_is_a_valid_run(path):
 
 def test_the_gpu_examples_are_there():
     assert len(EXAMPLES) == 5
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("gpu", "cuda"), ("GPU", "cuda"), ("ascend", "npu"), ("emulatd", "emulated")],
+)
+def test_a_device_by_another_name_is_understood(given, meant):
+    with pytest.raises(ConfigError, match=f"found '{given}'; did you mean `{meant}`"):
+        parse({**SYNC, "device": given})

@@ -41,7 +41,7 @@ def test_the_json_form_has_every_item(tmp_path):
     done = subprocess.run(
         [CLI, "doctor", "--json"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    names = [line["name"] for line in json.loads(done.stdout)]
+    names = [line["name"] for line in json.loads(done.stdout)["lines"]]
     assert names[: len(ITEMS)] == ITEMS
 
 

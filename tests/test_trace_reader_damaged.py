@@ -109,9 +109,9 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda path: None, "found none of them"),
+        (lambda path: None, "found nothing at"),
         (lambda path: path.mkdir(), "found none of them"),
-        (lambda path: path.write_text("x"), "Not a directory"),
+        (lambda path: path.write_text("x"), "found the file"),
     ],
     ids=["absent", "empty", "a file"],
 )

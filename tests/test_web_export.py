@@ -86,3 +86,22 @@ def test_without_a_browser_a_picture_says_what_is_missing(tmp_path, monkeypatch)
 def test_a_file_that_cannot_be_written_says_so(tmp_path):
     with pytest.raises(RlinsightError, match="cannot write"):
         export.write_view(SAMPLES, "/", tmp_path / "nowhere/runs.html")
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("/nosuch", r"expected a page \(/runs, /overview, .*\), found `/nosuch`"),
+        ("/overview?run=nosuch", r"`run=` with a run \(.*fully_async.*\), found `nosuch`"),
+        ("/overview?run=fuly_async", "did you mean `fully_async`"),
+        ("/overview", "found none"),
+        ("/compare?runs=sync,nosuch", "found `nosuch`"),
+        ("/timeline?run=sync&from=abc", "expected `from=` in seconds since the first row"),
+        ("/timeline?run=sync&to=nan", "expected `to=` in seconds"),
+        ("/timeline?run=sync&from=20&to=10", "expected `from` before `to`, found 20 and 10"),
+    ],
+)
+def test_an_address_of_nothing_writes_nothing(tmp_path, address, said):
+    with pytest.raises(RlinsightError, match=said):
+        export.write_view(SAMPLES, address, tmp_path / "view.html")
+    assert not list(tmp_path.iterdir())

@@ -84,17 +84,19 @@ def test_a_taken_port_is_named(started):
 
 
 def test_a_view_is_written_without_serving(tmp_path):
-    found = run(SAMPLES, "--get", "/lengths?run=sync", "-o", tmp_path / "view.html")
-    assert (found.returncode, found.stdout) == (0, f"wrote {tmp_path / 'view.html'}\n")
+    place = tmp_path / "view.html"
+    found = run(SAMPLES, "--get", "/lengths?run=sync", "-o", place)
+    assert (found.returncode, found.stdout) == (0, f"wrote {place}\nnext: open {place}\n")
     assert (tmp_path / "view.html").stat().st_size > 1_000_000
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nowhere",), "expected a folder of traces, found none at `nowhere`"),
+        (("nowhere",), "expected a folder of traces, found nothing: `nowhere`"),
         ((SAMPLES, "--get", "/"), "expected both --get and --output"),
         ((SAMPLES, "--get", "/", "-o", "view.pdf"), "ends in .html or .png"),
+        ((SAMPLES, "--get", "/overwiew?run=sync", "-o", "no.html"), "did you mean `/overview`?"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(arguments, said):

@@ -50,6 +50,15 @@ def test_how_well_the_costs_fit_is_printed():
     assert "decoding explains 90.5 % of the variance of request durations" in text
 
 
+def test_as_many_versions_are_simulated_as_asked_for():
+    text = whatif(SAMPLE, "--versions", "7", "--seeds", "1")
+    assert "7 versions x 1 seed." in text
+    found = json.loads(whatif(SAMPLE, "--versions", "7", "--seeds", "1", "--json"))
+    assert found["prediction"]["versions"] == 7
+    plain = json.loads(whatif(SAMPLE, "--seeds", "1", "--json"))
+    assert plain["compared"] == found["compared"]  # always over the recorded versions
+
+
 def test_the_objective_is_printed():
     text = whatif(SAMPLE, "--set", "sync_step=1", "--objective", "wall-clock", *FAST)
     assert "Objective: wall-clock." in text
@@ -106,11 +115,35 @@ def test_devices_have_no_single_override():
         (["--set", "staleness_threshold"], "expected `--set KNOB=VALUE`"),
         (["--set", "bogus=1"], "found `bogus`"),
         (["--sweep", "sync_step"], "expected `--sweep KNOB=A,B,C`"),
+        (
+            ["--set", "rollout_devices=2", "--set", "rollout_replicas=3"],
+            "one value or sweep of `rollout_devices`",
+        ),
+        (
+            ["--set", "async_training.staleness_threshold=0.3", "--set", "staleness_threshold=0.4"],
+            "`--set async_training.staleness_threshold` and `--set staleness_threshold`",
+        ),
+        (["--set", "sync_step=1", "--set", "sync_step=2"], "one value or sweep of `sync_step`"),
+        (["--sweep", "sync_step=1,2", "--set", "sync_step=3"], "`--set sync_step` and `--sweep"),
+        (["--sweep", "sync_step=1,2", "--sweep", "sync_step=3"], "one value or sweep of"),
+        (["--sweep", "staleness_threshold=abc,1"], "a finite number, found 'abc'"),
+        (["--sweep", "staleness_threshold=0,-1"], "of at least 0, found -1"),
+        (["--sweep", "rollout_replicas=0.5"], "`rollout_replicas` to be a whole number"),
+        (["--sweep", "mini_batch=0"], "of at least 1, found 0"),
+        (["--sweep", "sync_step=1,,2"], "a value between all commas"),
+        (["--sweep", "sync_step=1,2,1"], "found `1` twice"),
     ],
 )
 def test_wrong_usage_is_one_sentence(arguments, message):
     with pytest.raises(RlinsightError, match=message):
         whatif(SAMPLE, *arguments, *FAST)
+
+
+def test_what_only_this_job_cannot_have_keeps_its_reason_in_its_row():
+    found = json.loads(whatif(SAMPLE, "--sweep", "tensor_parallel=1,2", "--json", *FAST))
+    possible, impossible = found["sweep"]["points"]
+    assert possible["prediction"] is not None
+    assert "a multiple of `tensor_parallel`" in impossible["reason"]
 
 
 def test_a_file_that_is_no_calibration_is_refused(tmp_path):

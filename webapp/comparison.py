@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rlinsight.analyzers.compare.compare import compare
+from rlinsight.analyzers.compare.configs import unknown_variable
 from rlinsight.analyzers.compare.entrant import Entrant, entrant
 from rlinsight.analyzers.compare.result import Comparison
 from rlinsight.errors import RlinsightError
@@ -54,9 +55,12 @@ def _known(store: Store, query: Mapping[str, str]) -> list[str]:
 def comparison(runs: Sequence[Run], query: Mapping[str, str]) -> Comparison:
     """Return the runs side by side; the first one is the reference.
 
-    Raises RlinsightError for fewer than two.
+    Raises RlinsightError for fewer than two. A knob that no run has is none.
     """
-    return compare([_entrant(run) for run in runs], knob=query.get("knob") or None)
+    entrants, knob = [_entrant(run) for run in runs], query.get("knob") or None
+    if knob is not None and unknown_variable(knob, [one.whole.identity for one in entrants]):
+        knob = None
+    return compare(entrants, knob=knob)
 
 
 def _entrant(run: Run) -> Entrant:

@@ -19,6 +19,7 @@ import flask
 
 from rlinsight.errors import RlinsightError
 from rlinsight.webapp import later, pages, shell, urls
+from rlinsight.webapp.address import checked
 from rlinsight.webapp.app import make_dash, register_endpoints
 from rlinsight.webapp.store import Store
 
@@ -50,12 +51,15 @@ def write_view(root: Path, address: str, output: Path, *, most_px: int = 20_000)
     """Write the view at `address` (`/NAME?query`) of the traces below `root` to `output`.
 
     The ending decides: `.html`, or `.png`, for which Chromium and Playwright must be there.
-    A picture is as high as the page, `most_px` at most. Raises RlinsightError.
+    A picture is as high as the page, `most_px` at most. Raises RlinsightError, also for an address
+    of nothing.
     """
     kind = output.suffix.lower()
     if kind not in (".html", ".png"):
         raise RlinsightError(f"expected an output that ends in .html or .png, found `{output}`")
-    document = html(Store(root), address)
+    store = Store(root)
+    checked(store, address)
+    document = html(store, address)
     try:
         if kind == ".html":
             output.write_text(document, encoding="utf-8")

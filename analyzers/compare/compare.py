@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from rlinsight.analyzers.compare.configs import Differences, Variable, differences, variable
+from rlinsight.analyzers.compare.configs import (
+    Differences,
+    Variable,
+    differences,
+    unknown_variable,
+    variable,
+)
 from rlinsight.analyzers.compare.entrant import Entrant
 from rlinsight.analyzers.compare.facts import facts
 from rlinsight.analyzers.compare.progress import Common, common, window_of
@@ -56,12 +62,15 @@ def compare(
     """Return two runs or more side by side; `reference` is the name of one, else the first is.
 
     `knob` is the key of the variable, where more than one differs. Raises RlinsightError for
-    fewer than two runs, or a reference that is none of them.
+    fewer than two runs, a reference that is none of them, or a knob that no run has.
     """
     if len(entrants) < 2:
         raise RlinsightError(f"expected two runs or more to compare, found {len(entrants)}")
     place = _place(entrants, reference)
-    found = differences([one.whole.identity for one in entrants])
+    identities = [one.whole.identity for one in entrants]
+    if knob is not None and (problem := unknown_variable(knob, identities)) is not None:
+        raise RlinsightError(problem)
+    found = differences(identities)
     unmatched = _unmatched(found)
     chosen = replace(settings, match_on=tuple(c for c in CONDITIONS if c not in unmatched))
     part, why, runs = _matched(entrants, chosen)

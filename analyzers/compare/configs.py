@@ -21,6 +21,7 @@ from typing import Final
 
 from rlinsight.analyzers.gate.identity import differing, matches
 from rlinsight.analyzers.simulate.overrides import OVERRIDES
+from rlinsight.errors import did_you_mean
 
 Differences = Mapping[str, tuple[str | None, ...]]
 
@@ -95,10 +96,23 @@ def variable(found: Differences, wanted: str | None = None) -> Variable | str:
     return Variable(key, many[key], tuple(other for other in found if other != key))
 
 
+def unknown_variable(wanted: str, identities: Sequence[Mapping[str, str]]) -> str | None:
+    """Return that no run has such a key, None where one has; `wanted` is a key or its last part."""
+    keys = dict.fromkeys(key.removeprefix(_CONFIG) for one in identities for key in one)
+    if any(_is(wanted, key) for key in keys):
+        return None
+    near = did_you_mean(wanted, sorted(keys, key=_rank))
+    return f"expected a key of the runs' settings as `--knob`, found `{wanted}`{near}"
+
+
+def _is(wanted: str, key: str) -> bool:
+    return wanted == key or key.endswith(f".{wanted}")
+
+
 def _wanted(
     wanted: str, found: Differences, numbers: Mapping[str, tuple[float, ...]]
 ) -> Variable | str:
-    fitting = [key for key in numbers if wanted == key or key.endswith(f".{wanted}")]
+    fitting = [key for key in numbers if _is(wanted, key)]
     if not fitting:
         known = ", ".join(numbers) or "none"
         return f"`{wanted}` is no number that differs between these runs ({known} do)"

@@ -11,6 +11,7 @@ from rlinsight.analyzers.gate.attribution import attribution
 from rlinsight.analyzers.gate.identity import identity_key
 from rlinsight.analyzers.gate.judging import Sheet, corrected, judge
 from rlinsight.analyzers.gate.metrics import metrics
+from rlinsight.analyzers.gate.names import unknown_metrics
 from rlinsight.analyzers.gate.observation import Observation
 from rlinsight.analyzers.gate.result import Acceptance, CheckResult, MetricVerdict
 from rlinsight.analyzers.gate.settings import LOGGED, MetricSettings, Settings
@@ -47,7 +48,7 @@ def check(
         metrics=tuple(_acknowledged(row, settings, today) for row in verdicts),
         workload=work,
         attribution=attribution(new, runs) if runs else None,
-        doubts=(*new.doubts, *_itself(new, history), *_unheard_of(verdicts, settings)),
+        doubts=(*new.doubts, *_itself(new, history), *unknown_metrics(new, runs, settings)),
         alpha=settings.alpha,
         correction=settings.correction,
     )
@@ -56,19 +57,6 @@ def check(
 def _itself(new: Observation, history: Mapping[str, Observation]) -> list[str]:
     same = [n for n, run in history.items() if run.run_id is not None and run.run_id == new.run_id]
     return [f"the run is compared with itself: `{name}` is in its history" for name in same]
-
-
-def _unheard_of(rows: Sequence[MetricVerdict], settings: Settings) -> list[str]:
-    """Name the settings of metrics that nobody has: a misspelt one leaves the default in force.
-
-    A bubble may have come and gone, and a pattern need not match.
-    """
-    known = {row.name for row in rows}
-    return [
-        f"`{name}` of the configuration is no metric of this run or its history"
-        for name, given in settings.metrics.items()
-        if not (name in known or given.skip or name.startswith("bubble.") or set(name) & set("*?["))
-    ]
 
 
 def _names(sheets: Sequence[Sheet], settings: Settings) -> list[str]:

@@ -34,6 +34,13 @@ VOLATILE: Final = (
     "*.total_training_steps",
     "rollout.total_rollout_steps",
 )
+#: Keys that only some machines have.
+POSSIBLE: Final = (
+    "mode", "engine", "hardware.nodes", "hardware.trainer", "hardware.rollouter",
+    "hardware.hybrid_replicas", "hardware.standalone_replicas", "hardware.colocated_replicas",
+    "hardware.cpus_per_node", "hardware.device_models",
+    "versions.nvidia_driver",
+)  # fmt: skip
 #: The tool's own version does not change what it measures.
 _OWN: Final = "rlinsight"
 

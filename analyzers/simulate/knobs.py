@@ -101,12 +101,14 @@ class Knobs:
         """Return this setting with `changes`; keys are field names, or verl's overrides.
 
         A change that another knob must follow takes it along: in the v1 modes the train batch
-        is sync step x mini-batch in separate_async, so either moves the train batch.
+        is sync step x mini-batch in separate_async, so either moves the train batch. With a
+        change of `mode`, the others are knobs of the new one.
         Raises ConfigError for an unknown key or a setting that verl would refuse.
         """
-        from rlinsight.analyzers.simulate.overrides import knob_name
+        from rlinsight.analyzers.simulate.overrides import knob_name, mode_after
 
-        named = {knob_name(self.mode, key): value for key, value in changes.items()}
+        mode = mode_after(self.mode, changes)
+        named = {knob_name(mode, key): value for key, value in changes.items()}
         for name in ("validation_interval", "checkpoint_interval"):
             value = named.get(name)
             if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
@@ -155,16 +157,9 @@ def knobs_of_run(
 
 def _problems(knobs: Knobs) -> list[str]:
     found = [
-        f"expected `{name}` to be {problem}"
+        problem
         for name, value in vars(knobs).items()
-        if (problem := misfit(Knobs, name, value)) is not None
-    ]
-    if found:
-        return found
-    found = [
-        f"expected `{name}` of at least 1, found {value}"
-        for name in _POSITIVE
-        if (value := getattr(knobs, name)) is not None and value < 1
+        if (problem := out_of_domain(name, value)) is not None
     ]
     if found:
         return found
@@ -185,17 +180,28 @@ def _problems(knobs: Knobs) -> list[str]:
         found.append("expected at least one replica that generates, found none")
     if knobs.mode in ("separate_async", "fully_async") and not knobs.standalone_replicas:
         found.append(f"expected `rollout_devices` of at least 1 in {knobs.mode}, found none")
-    found += [
-        f"expected `{name}` of at least 0, found {getattr(knobs, name)}"
-        for name in ("staleness_threshold", "warm_up_batches")
-        if getattr(knobs, name) < 0
-    ]
-    if not knobs.length_scale > 0:
-        found.append(f"expected `length_scale` above 0, found {knobs.length_scale}")
-    if not 0 <= knobs.length_tail <= _LONGEST_TAIL:
-        limits = f"0 to {_LONGEST_TAIL}"
-        found.append(f"expected `length_tail` of {limits}, found {knobs.length_tail}")
     return found
+
+
+def out_of_domain(name: str, value: object) -> str | None:
+    """Return why no run has this value of a knob, None where one may.
+
+    The number of replicas is that of devices in other words.
+    """
+    name_of_field = "rollout_devices" if name == "rollout_replicas" else name
+    if (problem := misfit(Knobs, name_of_field, value)) is not None:
+        return f"expected `{name}` to be {problem}"
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    if name in _POSITIVE and value < 1:
+        return f"expected `{name}` of at least 1, found {value}"
+    if name in _NOT_NEGATIVE and value < 0:
+        return f"expected `{name}` of at least 0, found {value}"
+    if name == "length_scale" and not value > 0:
+        return f"expected `length_scale` above 0, found {value}"
+    if name == "length_tail" and not 0 <= value <= _LONGEST_TAIL:
+        return f"expected `length_tail` of 0 to {_LONGEST_TAIL}, found {value}"
+    return None
 
 
 #: Powers of a length: more would overflow.
@@ -206,4 +212,8 @@ _POSITIVE: Final = (
     "trainer_devices", "tensor_parallel", "group_size", "mini_batch", "train_batch", "ppo_epochs",
     "sync_step", "max_num_seqs", "concurrent_samples", "require_batches", "validation_samples",
     "max_response_length", "max_off_policy", "token_budget",
+)  # fmt: skip
+_NOT_NEGATIVE: Final = (
+    "rollout_devices", "rollout_replicas", "staleness_threshold", "warm_up_batches",
+    "switch_threshold",
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from rlinsight.analyzers.config import setting
 from rlinsight.analyzers.simulate.knobs import KNOB_NAMES, Knobs, Mode
-from rlinsight.errors import ConfigError
+from rlinsight.errors import ConfigError, did_you_mean
 
 _ACTOR: Final = "actor_rollout_ref.actor"
 _ROLLOUT: Final = "actor_rollout_ref.rollout"
@@ -89,6 +89,27 @@ _NODES: Final[dict[Mode, dict[str, tuple[str, str]]]] = {
 WORKLOAD_KNOBS: Final = ("length_scale", "length_tail")
 #: Derived: whole replicas of `tensor_parallel` devices each.
 REPLICAS: Final = "rollout_replicas"
+#: The mode itself, which the modes that share the devices of one pool can change between.
+MODE: Final = "mode"
+_MODE_OVERRIDE: Final = "trainer.v1.trainer_mode"
+_SAME_DEVICES: Final[tuple[Mode, ...]] = ("sync", "colocate_async")
+
+
+def mode_after(mode: Mode, changes: Mapping[str, object]) -> Mode:
+    """Return the mode that `changes` of a run in `mode` lead to.
+
+    Raises ConfigError for one that is no mode, or that needs other devices: its costs are not in
+    the recorded run.
+    """
+    wanted = next((changes[key] for key in (MODE, _MODE_OVERRIDE) if key in changes), mode)
+    for possible in _SAME_DEVICES if mode in _SAME_DEVICES else (mode,):
+        if wanted == possible:
+            return possible
+    known = " or ".join(f"`{one}`" for one in _SAME_DEVICES)
+    raise ConfigError(
+        f"expected `{MODE}` to go from one of {known} to the other, which have the same devices, "
+        f"found `{mode}` to `{wanted}`; record a run in that mode and `compare` the two"
+    )
 
 
 def knob_name(mode: Mode, key: str) -> str:
@@ -96,20 +117,23 @@ def knob_name(mode: Mode, key: str) -> str:
 
     Raises ConfigError for a key that is neither, or that this mode does not have.
     """
+    if key in (MODE, _MODE_OVERRIDE):
+        return MODE
     by_override = {override: name for name, override in OVERRIDES[mode].items()}
     name = by_override.get(key, key)
     if name in OVERRIDES[mode] or name in _NODES[mode] or name in WORKLOAD_KNOBS:
         return name
     if name == REPLICAS and "rollout_devices" in _NODES[mode]:
         return name
-    known = ", ".join(sorted(_names(mode)))
     reason = f"a knob of {mode}" if name in KNOB_NAMES else "a knob of the simulator"
-    raise ConfigError(f"expected {reason} ({known}), found `{key}`")
+    names = sorted(_names(mode))
+    near = did_you_mean(key, [*names, *OVERRIDES[mode].values()])
+    raise ConfigError(f"expected {reason} ({', '.join(names)}), found `{key}`{near}")
 
 
 def override(mode: Mode, name: str, value: object) -> str | None:
     """Return the exact override that sets a knob, None for one that no single key sets."""
-    key = OVERRIDES[mode].get(name)
+    key = _MODE_OVERRIDE if name == MODE else OVERRIDES[mode].get(name)
     if key is None:
         return None
     return f"{key}={_text(name, value)}"
@@ -148,6 +172,8 @@ def pool_override(
 def knobs_of_mode(knobs: Knobs) -> list[tuple[str, object, str]]:
     """Return (knob, present value, what sets it in verl) of every knob of the mode."""
     rows: list[tuple[str, object, str]] = []
+    if knobs.mode in _SAME_DEVICES:
+        rows.append((MODE, knobs.mode, _MODE_OVERRIDE))
     for name, keys in _NODES[knobs.mode].items():
         rows.append((name, getattr(knobs, name), " x ".join(keys)))
     if "rollout_devices" in _NODES[knobs.mode]:
@@ -179,7 +205,9 @@ def read_config(mode: Mode, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _names(mode: Mode) -> set[str]:
-    return {*OVERRIDES[mode], *_NODES[mode], *WORKLOAD_KNOBS}
+    derived = {REPLICAS} if "rollout_devices" in _NODES[mode] else set()
+    modes = {MODE} if mode in _SAME_DEVICES else set()
+    return {*OVERRIDES[mode], *_NODES[mode], *WORKLOAD_KNOBS, *derived, *modes}
 
 
 def _text(name: str, value: object) -> str:

@@ -72,10 +72,10 @@ def sweep(
     """
     from rlinsight.analyzers.simulate.overrides import knob_name
 
-    for name in values:
-        knob_name(calibration.knobs.mode, name)
-    check_points(prod(map(len, values.values())))
     base = calibration.knobs.changed(fixed or {})
+    for name in values:
+        knob_name(base.mode, name)
+    check_points(prod(map(len, values.values())))
     changes = [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
     settings = [_knobs(calibration, base, change, versions) for change in changes]
     _check_all(calibration, settings, len(seeds), versions)

@@ -98,8 +98,11 @@ def load(path: str | Path | None) -> CheckConfig:
         return CheckConfig()
     try:
         document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"`{path}` cannot be read: {error}") from error
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ConfigError(f"`{path}` cannot be read: {reason.lower()}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"`{path}` is not YAML: it is not text in UTF-8") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"`{path}` is not YAML: {' '.join(str(error).split())}") from error
     if document is not None and not isinstance(document, dict):

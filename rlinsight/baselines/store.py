@@ -19,6 +19,8 @@ class Store:
     def __init__(self, url: str) -> None:
         import fsspec
 
+        if not url:
+            raise BaselineError("expected a folder or URL of baselines, found an empty text")
         self.url = url.rstrip("/") or "/"
         try:
             self._fs, self._root = fsspec.core.url_to_fs(self.url)
@@ -32,6 +34,8 @@ class Store:
         """
         names = self._names()
         if names is None:
+            if self._fs.isfile(self._root):
+                raise BaselineError(f"expected a folder of baselines, found a file: `{self.url}`")
             raise BaselineError(
                 f"expected a folder of baselines, found nothing at `{self.url}`; "
                 f"`rlinsight baseline add TRACE --to {self.url}` stores the first run"

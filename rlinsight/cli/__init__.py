@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 from rlinsight import __version__
-from rlinsight.cli import output
+from rlinsight.cli import output, usage
 from rlinsight.errors import RlinsightError
 
 #: Subcommands in the order of `rlinsight --help`: module and function have the same name.
@@ -72,10 +72,14 @@ def main() -> None:
     output.prepare()
     try:
         try:
-            app()
+            code = app(standalone_mode=False)
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
+    except usage.UsageError as error:
+        _refuse(error)
+    except typer.Abort:
+        sys.exit(130)
     except RlinsightError as error:
         _fail(str(error), error.exit_code)
     except OSError as error:
@@ -85,6 +89,16 @@ def main() -> None:
         _fail(f"cannot go on: {error.strerror or error}{_place(error)}", 2)
     except KeyboardInterrupt:
         sys.exit(130)
+    sys.exit(code)
+
+
+def _refuse(error: Any) -> NoReturn:
+    if usage.is_empty(error):
+        # Newer versions of typer have printed it by then.
+        if error.format_message():
+            typer.echo(error.format_message())
+        sys.exit(2)
+    _fail(usage.sentence(error, sys.argv[1:]), 2)
 
 
 def _place(error: OSError) -> str:

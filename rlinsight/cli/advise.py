@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rlinsight.cli.files import write
-from rlinsight.errors import ConfigError, TraceError
+from rlinsight.cli.files import say_written, write
+from rlinsight.cli.shell import quoted
+from rlinsight.errors import ConfigError, TraceError, unknown
 from rlinsight.report.plain import line
 
 if TYPE_CHECKING:
-    from rlinsight.analyzers.advise import Case
+    from rlinsight.analyzers.advise import Advice, Case
 
 
 def advise(
@@ -47,13 +47,16 @@ def advise(
     that stands still gets no advice. docs/advisor.md lists the rules.
     """
     if explain is not None:
-        typer.echo(_explained(explain))
+        if markdown is not None:
+            raise ConfigError("`--explain` gives no advice to write: drop `--markdown`")
+        _explain(explain, trace, as_json=json)
         return
     if trace is None:
         raise ConfigError("expected a trace to advise on, or `--explain RULE`")
     from rlinsight.analyzers.advise import advise as asked
 
-    advice = asked(_case(trace, wall_clock=objective == "wall-clock", seeds=seeds))
+    case = _case(trace, wall_clock=objective == "wall-clock", seeds=seeds)
+    advice = asked(case)
     if markdown is not None:
         from rlinsight.report.advise.markdown import markdown as to_markdown
 
@@ -66,12 +69,22 @@ def advise(
 
     typer.echo(f"objective: {objective} throughput")
     print_advice(advice, console(), why_not=why_not)
+    typer.echo("")
+    say_written(markdown)
+    typer.echo(f"next: {_next(trace, advice, case)}")
+
+
+def _next(trace: str, advice: Advice, case: Case) -> str:
+    """Return the question about the first finding, where the simulator can answer it."""
     changes = advice.first.changes if advice.first else {}
-    named = " ".join(f"--set {shlex.quote(f'{k}={v}')}" for k, v in changes.items() if k != "mode")
-    next_command = (
-        f"whatif {shlex.quote(trace)} {named}" if named else f"analyze {shlex.quote(trace)}"
-    )
-    typer.echo(f"\nnext: rlinsight {next_command}")
+    try:
+        if case.knobs is None or not changes:
+            return f"rlinsight analyze {quoted(trace)}"
+        case.knobs.changed(changes)
+    except ConfigError:
+        return f"rlinsight analyze {quoted(trace)}"
+    wanted = " ".join(f"--set {quoted(f'{name}={value}')}" for name, value in changes.items())
+    return f"rlinsight whatif {quoted(trace)} {wanted}"
 
 
 def _case(trace: str, *, wall_clock: bool, seeds: int) -> Case:
@@ -92,12 +105,18 @@ def _case(trace: str, *, wall_clock: bool, seeds: int) -> Case:
     )
 
 
-def _explained(name: str) -> str:
+def _explain(name: str, trace: str | None, *, as_json: bool) -> None:
     from rlinsight.analyzers.advise import RULES
-    from rlinsight.report.advise.lines import catalogue
+    from rlinsight.report.advise.lines import catalogue, rule_document
 
     by_name = {rule.name: rule for rule in RULES}
     if name not in by_name:
-        raise ConfigError(f"expected a rule ({', '.join(by_name)}), found `{name}`")
-    lines = [f"{part:<11} {text}" for part, text in catalogue(by_name[name])]
-    return "\n".join([name, *lines])
+        raise ConfigError(unknown("a rule", name, by_name))
+    if as_json:
+        typer.echo(json_module.dumps(rule_document(by_name[name]), indent=1))
+        return
+    typer.echo(name)
+    for part, text in catalogue(by_name[name]):
+        typer.echo(f"{part:<11} {text}")
+    place = "TRACE" if trace is None else quoted(trace)
+    typer.echo(f"\nnext: rlinsight advise {place} --why-not")

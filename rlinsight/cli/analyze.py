@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlinsight.cli.files import write
+from rlinsight.cli.files import say_written, write
+from rlinsight.cli.shell import opening, quoted
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.result import Report
@@ -62,7 +62,9 @@ def analyze(
 
     print_report(report, console(), pools=pools, full=not brief)
     idle = ", ".join(f"{name} idle {percent(report.pools[name].idle_ratio)}" for name in pools)
-    typer.echo(f"\n{Path(opened.path).name}: {idle or 'no device time could be accounted for'}")
+    typer.echo("")
+    say_written(markdown, html)
+    typer.echo(f"{Path(opened.path).name}: {idle or 'no device time could be accounted for'}")
     typer.echo(f"next: {_next(trace, written)}")
 
 
@@ -83,5 +85,5 @@ def _reports(
 
 def _next(trace: str, written: Path | None) -> str:
     if written is not None:
-        return f"open {shlex.quote(str(written))}"
-    return f"rlinsight analyze {shlex.quote(trace)} --html report.html"
+        return opening(written)
+    return f"rlinsight analyze {quoted(trace)} --html report.html"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from rlinsight.cli.shell import quoted
+
 if TYPE_CHECKING:
     from rlinsight.baselines.record import Record
+
+LIST_SCHEMA_VERSION: Final = 1
 
 baseline = typer.Typer(
     help="Keep the runs that `rlinsight check` compares with.",
@@ -58,7 +61,7 @@ def add(
     typer.echo(f"accepted {record.name} (identity {record.key}) as {where}")
     for line in lacking(run):
         typer.echo(f"it lacks {line}")
-    typer.echo(f"next: rlinsight check TRACE --baseline {shlex.quote(to)}")
+    typer.echo(f"next: rlinsight check TRACE --baseline {quoted(to)}")
 
 
 @baseline.command("list")
@@ -72,21 +75,27 @@ def list_(
 
     records = Store(folder).records()
     if json:
-        rows = [_summary(record) for record in records]
-        typer.echo(json_module.dumps(rows, indent=1))
+        document = {
+            "schema_version": LIST_SCHEMA_VERSION,
+            "baseline": folder,
+            "runs": [_summary(record) for record in records],
+        }
+        typer.echo(json_module.dumps(document, indent=1))
         return
-    from rich.console import Console
-
+    from rlinsight.cli.terminal import unbounded
     from rlinsight.report.check.listing import baseline_table
     from rlinsight.report.units import counted
 
-    console = Console(width=200, soft_wrap=True)
+    console = unbounded()
     for key in dict.fromkeys(record.key for record in records):
         console.print(baseline_table(key, [_summary(r) for r in records if r.key == key]))
         console.print()
     trusted = sum(record.trusted for record in records)
     typer.echo(f"{folder}: {counted(len(records), 'run')}, {trusted} trusted")
-    typer.echo(f"next: rlinsight check --baseline {shlex.quote(folder)} --history trend.html")
+    if records:
+        typer.echo(f"next: rlinsight check --baseline {quoted(folder)} --history trend.html")
+    else:
+        typer.echo(f"next: rlinsight baseline add TRACE --to {quoted(folder)}")
 
 
 @baseline.command()
@@ -104,7 +113,7 @@ def trust(
 
     record = Store(folder).trust(name, trusted=not off, note=note)
     state = "trusted" if record.trusted else "not trusted"
-    typer.echo(f"{name} is {state}\nnext: rlinsight baseline list {shlex.quote(folder)}")
+    typer.echo(f"{name} is {state}\nnext: rlinsight baseline list {quoted(folder)}")
 
 
 @baseline.command()
@@ -116,7 +125,7 @@ def drop(
     from rlinsight.baselines.store import Store
 
     Store(folder).drop(name)
-    typer.echo(f"dropped {name}\nnext: rlinsight baseline list {shlex.quote(folder)}")
+    typer.echo(f"dropped {name}\nnext: rlinsight baseline list {quoted(folder)}")
 
 
 def _summary(record: Record) -> dict[str, object]:

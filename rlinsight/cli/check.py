@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlinsight.cli.files import write
+from rlinsight.cli.files import say_written, write
+from rlinsight.cli.shell import quoted
 from rlinsight.errors import ConfigError, RlinsightError
 
 if TYPE_CHECKING:
@@ -69,14 +70,16 @@ def check(
     from rlinsight.baselines.config import load
 
     chosen = load(config)
-    place = baseline or chosen.baseline
+    place = chosen.baseline if baseline is None else baseline
     if place is None:
         raise ConfigError("nothing to compare with: give `--baseline FOLDER`")
     if trace is None:
-        _only_history(place, chosen, history)
+        from rlinsight.cli.check_history import only_history
+
+        _need_a_trace(result=result, junit=junit, markdown=markdown, gitlab=gitlab)
+        only_history(place, chosen, history, as_json=json)
         return
-    ignored = [*chosen.ignore, *(ignore or ())]
-    found, run, error = _result(trace, place, chosen, ignored, shadow=shadow or chosen.shadow)
+    found, run, error = _result(trace, place, chosen, ignore or [], shadow=shadow or chosen.shadow)
     files = {
         "result": result, "junit": junit, "markdown": markdown, "gitlab": gitlab,
         "history": history,
@@ -91,8 +94,14 @@ def check(
     if error is not None:
         raise error
     if not json:
-        _print(found, trace, place)
+        _print(found, trace, place, [path for path in files.values() if path is not None])
     raise typer.Exit(found.exit_code)
+
+
+def _need_a_trace(**files: Path | None) -> None:
+    for name, path in files.items():
+        if path is not None:
+            raise ConfigError(f"nothing to check: `--{name}` needs a trace, which was not given")
 
 
 def _result(
@@ -102,13 +111,14 @@ def _result(
     from rlinsight.analyzers.gate.check import check as judge
     from rlinsight.analyzers.gate.result import unusable
     from rlinsight.baselines.store import Store
-    from rlinsight.cli.gating import choose_history, observed, settings_of
+    from rlinsight.cli.gating import choose_history, observed, refuse_unknown, settings_of
 
     run, settings = None, settings_of(config)
     try:
         run = observed(trace)
         records = Store(place).records()
-        found = choose_history(records, run, settings, ignore, place)
+        refuse_unknown(records, run, settings, ignore)
+        found = choose_history(records, run, settings, [*config.ignore, *ignore], place)
     except RlinsightError as error:
         name = Path(trace).name if run is None else run.run_id
         return unusable(name, str(error), shadow=shadow), run, error
@@ -138,7 +148,9 @@ def _rendered(
 
         return gitlab(result, str(config_path or "check.yaml"))
     if kind == "history":
-        return _history(place, config, run, result)
+        from rlinsight.cli.check_history import history
+
+        return history(place, config, run, result)
     return _as_json(result) + "\n"
 
 
@@ -155,52 +167,25 @@ def _annotate(result: CheckResult, *, to_stderr: bool) -> None:
         typer.echo(line, err=to_stderr)
 
 
-def _only_history(place: str, config: CheckConfig, path: Path | None) -> None:
-    if path is None:
-        raise ConfigError("nothing to check: give a trace, or `--history PATH` for the trend alone")
-    write(path, _history(place, config, None, None))
-    typer.echo(f"wrote the trend of {place}\nnext: open {shlex.quote(str(path))}")
-
-
-def _history(
-    place: str, config: CheckConfig, run: Observation | None, result: CheckResult | None
-) -> str:
-    """Return the page; where the baseline itself cannot be read, one that says so."""
-    from rlinsight.analyzers.gate.trend import Kept, trends
-    from rlinsight.baselines.store import Store
-    from rlinsight.cli.gating import settings_of, stored_observation
-    from rlinsight.report.check.history import history_page
-
-    title = f"rlinsight check: {place}"
-    try:
-        kept = [
-            Kept(r.name, stored_observation(r), "trusted" if r.trusted else "untrusted")
-            for r in Store(place).records()
-        ]
-    except RlinsightError:
-        if result is None:
-            raise
-        return history_page([], title, result)
-    if run is not None:
-        kept.append(Kept(f"{run.run_id or 'figures'} (checked)", run, "checked"))
-    return history_page(trends(kept, settings_of(config), result), title, result)
-
-
-def _print(result: CheckResult, trace: str, place: str) -> None:
-    from rich.console import Console
-
+def _print(result: CheckResult, trace: str, place: str, written: Sequence[Path]) -> None:
+    from rlinsight.cli.terminal import unbounded
     from rlinsight.report.check.terminal import print_check
     from rlinsight.report.check.words import headline
     from rlinsight.report.plain import line
 
-    # A log has no width; a narrow terminal breaks lines by itself, and nothing is cut off.
-    print_check(result, Console(width=200, soft_wrap=True))
-    typer.echo(f"\n{line(headline(result))}\nnext: {_next(result, trace, place)}")
+    print_check(result, unbounded())
+    typer.echo("")
+    say_written(*written)
+    typer.echo(f"{line(headline(result))}\nnext: {_next(result, trace, place)}")
 
 
 def _next(result: CheckResult, trace: str, place: str) -> str:
-    run, folder = shlex.quote(trace), shlex.quote(place)
+    from rlinsight.cli.gating import is_kept
+
+    run, folder = quoted(trace), quoted(place)
     if result.verdict in ("FAIL", "ERROR"):
         is_run = result.run_id is not None
         return f"rlinsight analyze {run}" if is_run else f"rlinsight baseline list {folder}"
+    if is_kept(result.run_id, place):
+        return f"rlinsight baseline list {folder}"
     return f"rlinsight baseline add {run} --to {folder}"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlinsight.cli.files import write
+from rlinsight.cli.files import say_written, write
+from rlinsight.cli.shell import opening, quoted
 from rlinsight.errors import RlinsightError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def compare(
 
     entrants, excluded = _entrants(traces)
     if len(entrants) < 2:
-        raise RlinsightError(_too_few(len(entrants), excluded))
+        raise RlinsightError(_too_few(entrants, excluded, traces))
     found = compared(
         entrants, reference=reference, knob=knob, excluded=excluded,
         settings=replace(SETTINGS, alpha=alpha),
@@ -68,7 +68,9 @@ def compare(
     from rlinsight.report.compare.text import print_comparison
 
     print_comparison(found, console())
-    typer.echo(f"\nnext: {_next(found, traces, written)}")
+    typer.echo("")
+    say_written(markdown, html)
+    typer.echo(f"next: {_next(found, traces, written)}")
 
 
 def _entrants(given: Sequence[str]) -> tuple[list[Entrant], dict[str, str]]:
@@ -90,15 +92,21 @@ def _places(given: Sequence[str]) -> list[str]:
     """Return the traces that the arguments stand for, each once."""
     from rlinsight.trace.files import is_trace_folder
 
-    found: dict[str, None] = {}
+    found: dict[str, str] = {}
     for text in given:
         folder = Path(text)
-        if "://" in text or not folder.is_dir() or is_trace_folder(folder):
-            found[text] = None
+        if not text or "://" in text or not folder.is_dir() or is_trace_folder(folder):
+            inner = []
         else:
             inner = [str(one) for one in sorted(folder.iterdir()) if is_trace_folder(one)]
-            found |= dict.fromkeys(inner or [text])
-    return list(found)
+        for place in inner or [text]:
+            found.setdefault(_same(place), place)
+    return list(found.values())
+
+
+def _same(place: str) -> str:
+    """Return what two ways to write one place have in common."""
+    return place.rstrip("/") if "://" in place or not place else str(Path(place).resolve())
 
 
 def _named(places: Sequence[str]) -> dict[str, str]:
@@ -110,8 +118,11 @@ def _named(places: Sequence[str]) -> dict[str, str]:
     return {place: place for place in places}
 
 
-def _too_few(found: int, excluded: dict[str, str]) -> str:
-    lines = [f"expected two runs or more to compare, found {found} that can be used"]
+def _too_few(found: Sequence[Entrant], excluded: dict[str, str], given: Sequence[str]) -> str:
+    what = f"found {len(found)} that can be used"
+    if found and len(given) > 1 and not excluded:
+        what = f"found the same run given twice, `{found[0].name}`"
+    lines = [f"expected two runs or more to compare, {what}; name another run, or a folder of runs"]
     return "\n".join([*lines, *(f"  {name}: {reason}" for name, reason in excluded.items())])
 
 
@@ -130,7 +141,7 @@ def _reports(found: Comparison, markdown: Path | None, html: Path | None) -> Pat
 
 def _next(found: Comparison, given: Sequence[str], written: Path | None) -> str:
     if written is not None:
-        return f"open {shlex.quote(str(written))}"
+        return opening(written)
     by_name = _named(_places(given))
     row = found.row("tokens_per_s_per_device")
     rates = {} if row is None else {
@@ -139,4 +150,4 @@ def _next(found: Comparison, given: Sequence[str], written: Path | None) -> str:
         if cell is not None and cell.value is not None
     }  # fmt: skip
     best = max(rates, key=lambda name: rates[name], default=found.reference)
-    return f"rlinsight advise {shlex.quote(by_name[best])}"
+    return f"rlinsight advise {quoted(by_name[best])}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rlinsight.runs.doctor import Line
+
+
+DOCTOR_SCHEMA_VERSION: Final = 1
 
 
 def doctor(
@@ -37,7 +40,11 @@ def doctor(
         if not json:
             _print(line, console)
     if json:
-        typer.echo(json_module.dumps([asdict(line) for line in lines], indent=1))
+        document = {
+            "schema_version": DOCTOR_SCHEMA_VERSION,
+            "lines": [asdict(line) for line in lines],
+        }
+        typer.echo(json_module.dumps(document, indent=1))
     else:
         _summarize(lines)
     raise typer.Exit(1 if worst(lines) == "missing" else 0)
@@ -54,11 +61,13 @@ def _print(line: Line, console: Console) -> None:
 
 
 def _summarize(lines: list[Line]) -> None:
+    from rlinsight.report.units import counted
+
     missing = [line.name for line in lines if line.status == "missing"]
     warnings = sum(line.status == "warning" for line in lines)
     if missing:
         typer.echo(f"cannot record a verl run here yet: {', '.join(missing)}")
-        typer.echo("next: follow the arrows above, then `rlinsight doctor` again")
+        typer.echo("next: rlinsight doctor   # again, when the arrows above were followed")
     else:
-        typer.echo(f"ready, {warnings} warnings" if warnings else "ready")
+        typer.echo(f"ready, {counted(warnings, 'warning')}" if warnings else "ready")
         typer.echo("next: rlinsight run --profile config.yaml --check")

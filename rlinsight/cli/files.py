@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import typer
+
 from rlinsight.errors import RlinsightError
+from rlinsight.report.plain import plain
+
+
+def say_written(*paths: Path | None) -> None:
+    """Name the files that were asked for and written."""
+    for path in paths:
+        if path is not None:
+            typer.echo(f"wrote {plain(str(path))}")
 
 
 def write(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlinsight.errors import BaselineError, TraceError
+from rlinsight.errors import BaselineError, ConfigError, TraceError
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.gate.observation import Observation
@@ -43,7 +43,7 @@ def observed(path: str) -> Observation:
 
 def _figure_files(path: str) -> list[Path] | None:
     """Return the files of figures that `path` stands for, None where it is a trace."""
-    if "://" in path:
+    if not path or "://" in path:
         return None
     from rlinsight.trace.files import is_trace_folder
 
@@ -80,6 +80,19 @@ def lacking(run: Observation) -> list[str]:
     return found
 
 
+def is_kept(run_id: str | None, where: str) -> bool:
+    """Whether a baseline has a run of this id, or of the name that it would get."""
+    from rlinsight.baselines.store import Store, record_name
+
+    if run_id is None:
+        return False
+    records = Store(where).records()
+    return any(
+        run_id == record.observation.get("run_id") or record.name == record_name(run_id, "")
+        for record in records
+    )
+
+
 def settings_of(config: CheckConfig) -> Settings:
     """Return the settings of the gate that a configuration stands for."""
     from rlinsight.analyzers.gate.settings import Acknowledged, MetricSettings, Settings
@@ -94,6 +107,19 @@ def settings_of(config: CheckConfig) -> Settings:
         metrics={k: MetricSettings(**m.model_dump()) for k, m in config.metrics.items()},
         acknowledged=tuple(Acknowledged(**a.model_dump()) for a in config.acknowledged),
     )
+
+
+def refuse_unknown(
+    records: Sequence[Record], run: Observation, settings: Settings, ignore: Sequence[str]
+) -> None:
+    """Raise ConfigError for metrics of the configuration and keys of `--ignore` that nobody has."""
+    from rlinsight.analyzers.gate.names import unknown_keys, unknown_metrics
+
+    kept = [stored_observation(record) for record in records]
+    problems = unknown_metrics(run, kept, settings)
+    problems += unknown_keys(ignore, [run.identity, *(one.identity for one in kept)])
+    if problems:
+        raise ConfigError("\n".join(problems))
 
 
 def choose_history(

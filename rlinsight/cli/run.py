@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from rlinsight.cli.shell import again, quoted
 from rlinsight.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from rlinsight.runs.supervise import Display
 
 
+PLAN_SCHEMA_VERSION: Final = 1
+
+
 def run(
+    context: typer.Context,
     command: Annotated[
         list[str] | None,
         typer.Argument(help="After `--`: a command of your own to record instead of verl's."),
@@ -60,9 +64,12 @@ def run(
 
         typer.echo(json_module.dumps(json_schema(), indent=1))
         return
+    if trace == "":
+        raise ConfigError("expected a folder or URL as `--trace`, found an empty text")
     given = {"smoke": smoke or None, "trace": trace, "stall_timeout_s": stall_timeout}
     config = _config(profile, command or [], {k: v for k, v in given.items() if v is not None})
-    _run(config, command or [], only_check=check, as_json=json)
+    following = again(context, without="check") if check else None
+    _run(config, command or [], following, as_json=json)
 
 
 def _config(profile: Path | None, command: list[str], given: dict[str, Any]) -> RecordingConfig:
@@ -79,7 +86,10 @@ def _config(profile: Path | None, command: list[str], given: dict[str, Any]) -> 
     return with_options(base, given)
 
 
-def _run(config: RecordingConfig, command: list[str], *, only_check: bool, as_json: bool) -> None:
+def _run(
+    config: RecordingConfig, command: list[str], following: str | None, *, as_json: bool
+) -> None:
+    """Start the run; where a command is to follow this one, only say what would be started."""
     from rlinsight.cli import terminal
     from rlinsight.runs import preflight
     from rlinsight.runs.launch import launch
@@ -91,8 +101,8 @@ def _run(config: RecordingConfig, command: list[str], *, only_check: bool, as_js
     try:
         _say_warnings(prepared, console)
         preflight.require(prepared.findings)
-        if only_check:
-            _show_plan(prepared, as_json=as_json)
+        if following is not None:
+            _show_plan(prepared, following, as_json=as_json)
             return
         _announce(prepared, console)
         finished = launch(prepared, lambda path: _display(prepared, path, console))
@@ -118,10 +128,11 @@ def _announce(prepared: Prepared, console: Console) -> None:
         console.print(f"kernel window: about {size} of profiles, slower while it collects")
 
 
-def _show_plan(prepared: Prepared, *, as_json: bool) -> None:
+def _show_plan(prepared: Prepared, following: str, *, as_json: bool) -> None:
     plan = prepared.plan
     if as_json:
         document = {
+            "schema_version": PLAN_SCHEMA_VERSION,
             "command": list(plan.command),
             "trace": prepared.location.final,
             "findings": [vars(finding) for finding in prepared.findings],
@@ -130,7 +141,7 @@ def _show_plan(prepared: Prepared, *, as_json: bool) -> None:
         return
     typer.echo(plan.shell_line())
     typer.echo(f"preflight passed; the trace would be {prepared.location.final}")
-    typer.echo("next: the same command without --check")
+    typer.echo(f"next: {following}")
 
 
 @contextmanager
@@ -161,4 +172,12 @@ def _show(finished: Finished, prepared: Prepared, console: Console, *, as_json: 
     label = " (smoke run)" if prepared.is_smoke else ""
     took = duration(finished.outcome.wall_s)
     typer.echo(f"{line(finished.outcome.sentence())} after {took}{label}: {finished.trace}")
-    typer.echo(f"next: rlinsight analyze {shlex.quote(finished.trace)}")
+    typer.echo(f"next: rlinsight {_next(finished)}")
+
+
+def _next(finished: Finished) -> str:
+    """Return the command that has something to say about the trace as it is."""
+    if not finished.recorded:
+        return "doctor"
+    verb = "validate" if finished.report is None else "analyze"
+    return f"{verb} {quoted(finished.trace)}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from rlinsight.cli.shell import opening
 from rlinsight.errors import MissingExtraError, RlinsightError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _BACKLOG: Final = 256
 
 
 def serve(
-    folder: Annotated[Path, typer.Argument(help="A folder with traces in it, or one trace.")],
+    folder: Annotated[str, typer.Argument(help="A folder with traces in it, or one trace.")],
     *,
     host: Annotated[
         str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")
@@ -62,20 +63,23 @@ def serve(
         return
     secret = token or (None if host in _LOOPBACK else secrets.token_urlsafe(18))
     app = create_app(root, secret)
-    _run(app.server, folder, _listening(host, port), host, secret, opens=not no_open)
+    _run(app.server, root, _listening(host, port), host, secret, opens=not no_open)
 
 
-def _folder(folder: Path) -> Path:
-    if not folder.is_dir():
-        raise RlinsightError(f"expected a folder of traces, found none at `{folder}`")
-    return folder
+def _folder(text: str) -> Path:
+    """Return the folder of traces, or the one trace, that is to be shown."""
+    folder = Path(text)
+    if text and folder.is_dir():
+        return folder
+    found = "a file" if folder.is_file() else "nothing" if text else "an empty text"
+    raise RlinsightError(f"expected a folder of traces, found {found}: `{text}`")
 
 
 def _write(root: Path, address: str, output: Path) -> None:
     from rlinsight.webapp.export import write_view
 
     write_view(root, address, output)
-    typer.echo(f"wrote {output}")
+    typer.echo(f"wrote {output}\nnext: {opening(output)}")
 
 
 def _listening(host: str, port: int | None) -> socket.socket:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from rlinsight.cli.shell import again, quoted
 from rlinsight.errors import PreflightError
 from rlinsight.report.plain import line
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def tune(
+    context: typer.Context,
     config: Annotated[Path, typer.Argument(help="The run's YAML; see docs/run.md.")],
     *,
     to: Annotated[
@@ -65,7 +66,7 @@ def tune(
     log = begun(config, folder, objective)
     limits = Limits(max_runs, max_hours, patience, allow_quality_risk, smoke)
     if dry_run:
-        _plan(log, limits, as_json=json)
+        _plan(log, limits, again(context, without="dry_run"), as_json=json)
         return
     # A run is ended in order by `kill` as by Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -75,7 +76,7 @@ def tune(
     raise typer.Exit(_exit_code(log, limits))
 
 
-def _plan(log: Log, limits: Limits, *, as_json: bool) -> None:
+def _plan(log: Log, limits: Limits, following: str, *, as_json: bool) -> None:
     from rlinsight.report.tune.plan import plan
     from rlinsight.runs.tune.begin import refusal
 
@@ -88,7 +89,7 @@ def _plan(log: Log, limits: Limits, *, as_json: bool) -> None:
         return
     for said in found.lines:
         typer.echo(line(said))
-    typer.echo("next: the same command without --dry-run")
+    typer.echo(f"next: {following}")
 
 
 def _show(log: Log, *, as_json: bool) -> None:
@@ -103,7 +104,7 @@ def _show(log: Log, *, as_json: bool) -> None:
     best = Path(log.folder) / "best.yaml"
     if log.kept is not None:
         typer.echo(f"\nthe story: {Path(log.folder) / 'tuning.md'}")
-        typer.echo(f"next: rlinsight run --profile {shlex.quote(str(best))}")
+        typer.echo(f"next: rlinsight run --profile {quoted(best)}")
 
 
 def _exit_code(log: Log, limits: Limits) -> int:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from rlinsight.cli.shell import quoted
+from rlinsight.errors import TraceError
 from rlinsight.report.plain import line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from rlinsight.trace.validation import Validation
+
+
+_NOTHING: Final = (
+    "expected recorded rows in `{place}`, found none in any table: nothing was recorded; "
+    "`rlinsight doctor` says whether verl would load the collectors here"
+)
 
 
 def validate(
@@ -34,9 +41,12 @@ def validate(
     if json:
         typer.echo(json_module.dumps(result.to_dict(), indent=1))
     else:
-        from rich.console import Console
+        from rlinsight.cli.terminal import unbounded
 
-        _print(result, Console(soft_wrap=True, highlight=False, markup=False))
+        _print(result, unbounded(highlight=False, markup=False))
+    if not (result.rows or result.is_live):
+        raise TraceError(_NOTHING.format(place=result.path))
+    if not json:
         typer.echo(_summary(result))
         typer.echo(f"next: {_next(trace, result)}")
     if not result.ok:
@@ -93,16 +103,18 @@ def _print_counts(result: Validation, console: Console) -> None:
 
 
 def _summary(result: Validation) -> str:
-    rows = sum(table.rows for table in result.tables.values())
+    from rlinsight.report.units import counted
+
     length = "no time" if result.duration_s is None else f"{result.duration_s:.1f} s"
     count = len(result.findings)
-    verdict = "valid" if result.ok else f"{count} finding{'' if count == 1 else 's'}"
-    return line(
-        f"{result.path}: {verdict}; {rows:,} rows on {len(result.lanes)} lanes over {length}"
-    )
+    verdict = counted(count, "finding") if count else "valid"
+    rows, lanes = counted(result.rows, "row"), counted(len(result.lanes), "lane")
+    return line(f"{result.path}: {verdict}; {rows} on {lanes} over {length}")
 
 
 def _next(trace: str, result: Validation) -> str:
-    if result.is_live and result.tables["spans"].rows == 0:
-        return f"rlinsight validate {shlex.quote(trace)}   # again, when something was recorded"
-    return f"rlinsight analyze {shlex.quote(trace)}"
+    if not result.duration_s:
+        if result.is_live:
+            return f"rlinsight validate {quoted(trace)}   # again, when something was recorded"
+        return "rlinsight doctor"
+    return f"rlinsight analyze {quoted(trace)}"

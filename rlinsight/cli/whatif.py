@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json as json_module
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rlinsight.cli.files import write
+from rlinsight.cli.files import say_written, write
+from rlinsight.cli.shell import opening, quoted
+from rlinsight.errors import ConfigError
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.simulate import Calibration
@@ -62,13 +63,18 @@ def whatif(
     trace; shows first how well the run itself is reproduced. docs/simulator.md lists the knobs
     and says what is modelled and what is not.
     """
-    from rlinsight.cli.whatif_answer import answer, listed_knobs, loaded
+    from rlinsight.cli.whatif_answer import answer, loaded
 
+    if knobs and (set_ or sweep or markdown or html):
+        raise ConfigError(
+            "`--knobs` lists the knobs and stops: drop it, or `--set`, `--sweep`, `--markdown` and "
+            "`--html`"
+        )
     calibration, report = loaded(trace)
     if save is not None:
         write(save, calibration.to_json())
     if knobs:
-        typer.echo(listed_knobs(calibration))
+        _list(trace, calibration, save, as_json=json)
         return
     found = answer(
         trace, calibration, report, changes=set_ or [], sweeps=sweep or [],
@@ -82,7 +88,20 @@ def whatif(
     from rlinsight.report.whatif.text import print_answer
 
     print_answer(found, console())
-    typer.echo(f"\nnext: {_next(trace, found, written)}")
+    typer.echo("")
+    say_written(save, markdown, html)
+    typer.echo(f"next: {_next(trace, found, written)}")
+
+
+def _list(trace: str, calibration: Calibration, save: Path | None, *, as_json: bool) -> None:
+    from rlinsight.cli.whatif_answer import knobs_document, listed_knobs
+
+    if as_json:
+        typer.echo(json_module.dumps(knobs_document(trace, calibration), indent=1))
+        return
+    typer.echo(f"{listed_knobs(calibration)}\n")
+    say_written(save)
+    typer.echo(f"next: rlinsight whatif {quoted(trace)} {_worth_trying(calibration)}")
 
 
 def _reports(found: Answer, markdown: Path | None, html: Path | None) -> Path | None:
@@ -100,17 +119,17 @@ def _reports(found: Answer, markdown: Path | None, html: Path | None) -> Path | 
 
 def _next(trace: str, found: Answer, written: Path | None) -> str:
     if written is not None:
-        return f"open {shlex.quote(str(written))}"
-    name = _worth_trying(found.calibration)
-    if found.sweep is None and name is not None:
-        return f"rlinsight whatif {shlex.quote(trace)} --sweep {name}"
-    return f"rlinsight whatif {shlex.quote(trace)} --knobs"
+        return opening(written)
+    if found.sweep is None and found.effect is None:
+        return f"rlinsight whatif {quoted(trace)} {_worth_trying(found.calibration)}"
+    return f"rlinsight whatif {quoted(trace)} --knobs"
 
 
-def _worth_trying(calibration: Calibration) -> str | None:
-    mode = calibration.knobs.mode
+def _worth_trying(calibration: Calibration) -> str:
+    """Return the question about the knob that a mode is chosen for."""
     return {
-        "fully_async": "staleness_threshold=0,0.1,0.3,0.5,0.7",
-        "separate_async": "sync_step=1,2,4",
-        "colocate_async": "warm_up_batches=0,1,2",
-    }.get(mode)
+        "fully_async": "--sweep staleness_threshold=0,0.1,0.3,0.5,0.7",
+        "separate_async": "--sweep sync_step=1,2,4",
+        "colocate_async": "--sweep warm_up_batches=0,1,2",
+        "sync": "--set mode=colocate_async --set warm_up_batches=1",
+    }[calibration.knobs.mode]

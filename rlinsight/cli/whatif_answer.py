@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from rlinsight.errors import ConfigError, RlinsightError
+from rlinsight.cli.whatif_settings import settings
+from rlinsight.errors import RlinsightError
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.result import Report
@@ -15,23 +16,38 @@ if TYPE_CHECKING:
     from rlinsight.analyzers.simulate.reproduce import Compared
     from rlinsight.report.whatif.answer import Answer, Objective
 
+KNOBS_SCHEMA_VERSION: Final = 1
+
 
 def loaded(trace: str) -> tuple[Calibration, Report | None]:
     """Return the calibration of a trace with its report, or a saved one without."""
     from rlinsight.analyzers.simulate import Calibration
 
-    if trace.endswith(".json"):
-        try:
-            return Calibration.from_json(Path(trace).read_text(encoding="utf-8")), None
-        except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise RlinsightError(
-                f"expected a calibration that `whatif --save` wrote in `{trace}`: {error}"
-            ) from error
+    if trace.endswith(".json") and not Path(trace).is_dir():
+        return _saved(trace), None
     import rlinsight
 
     opened = rlinsight.open(trace)
     report = opened.analyze()
     return Calibration.from_report(opened, report), report
+
+
+def _saved(path: str) -> Calibration:
+    from rlinsight.analyzers.simulate import Calibration
+
+    expected = f"expected a calibration that `whatif --save` wrote in `{path}`"
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RlinsightError(f"{expected}: {(error.strerror or str(error)).lower()}") from error
+    except (ValueError, RecursionError) as error:
+        raise RlinsightError(f"{expected}, found no JSON: {error}") from error
+    if not isinstance(document, dict) or not {"knobs", "lengths", "decode"} <= set(document):
+        raise RlinsightError(f"{expected}, found JSON that is no calibration at all")
+    try:
+        return Calibration.from_dict(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RlinsightError(f"{expected}, found one that is damaged: {error}") from error
 
 
 def answer(
@@ -47,16 +63,14 @@ def answer(
 ) -> Answer:
     """Return the answer to `KNOB=VALUE` changes and `KNOB=A,B,C` sweeps."""
     from rlinsight.analyzers.simulate import predict_change, sweep
-    from rlinsight.analyzers.simulate.overrides import knob_name, override
+    from rlinsight.analyzers.simulate.overrides import knob_name, mode_after, override
     from rlinsight.report.whatif.answer import Answer
 
-    wanted = dict(_pair(text, "--set", "KNOB=VALUE") for text in changes)
-    fixed = {name: _value(text) for name, text in wanted.items()}
-    varied = dict(_pair(text, "--sweep", "KNOB=A,B,C") for text in sweeps)
-    values = {name: [_value(one) for one in text.split(",")] for name, text in varied.items()}
+    asked = settings(calibration.knobs.mode, changes, sweeps)
+    fixed, varied = asked.fixed, asked.varied
     runs = range(seeds)
     prediction, compared = _reproduced(calibration, report, runs, versions)
-    mode = calibration.knobs.mode
+    mode = mode_after(calibration.knobs.mode, fixed)
     commands = {key: override(mode, knob_name(mode, key), value) for key, value in fixed.items()}
     return Answer(
         trace=Path(trace).name,
@@ -65,8 +79,8 @@ def answer(
         compared=compared,
         objective=objective,
         effect=predict_change(calibration, fixed, seeds=runs, versions=versions) if fixed else None,
-        sweep=sweep(calibration, values, fixed=fixed, seeds=runs, versions=versions)
-        if values
+        sweep=sweep(calibration, varied, fixed=fixed, seeds=runs, versions=versions)
+        if varied
         else None,
         overrides=tuple(text for text in commands.values() if text is not None),
         unmapped=tuple(key for key, text in commands.items() if text is None),
@@ -76,35 +90,43 @@ def answer(
 def listed_knobs(calibration: Calibration) -> str:
     """Return the knobs of the run's mode with their present values and overrides."""
     from rlinsight.analyzers.simulate.overrides import knobs_of_mode
+    from rlinsight.report.whatif.sections import value_text
 
     rows = knobs_of_mode(calibration.knobs)
     width = max(len(name) for name, _, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value!s:<10}  {key}" for name, value, key in rows)
+    return "\n".join(
+        f"{name:<{width}}  {value_text(value):<10}  {key}" for name, value, key in rows
+    )
+
+
+def knobs_document(trace: str, calibration: Calibration) -> dict[str, Any]:
+    """Return the JSON form of the same."""
+    from rlinsight.analyzers.simulate.overrides import knobs_of_mode
+
+    return {
+        "schema_version": KNOBS_SCHEMA_VERSION,
+        "trace": Path(trace).name,
+        "mode": calibration.knobs.mode,
+        "knobs": [
+            {"knob": name, "value": value, "sets": key}
+            for name, value, key in knobs_of_mode(calibration.knobs)
+        ],
+    }
 
 
 def _reproduced(
     calibration: Calibration, report: Report | None, seeds: range, versions: int | None
 ) -> tuple[Prediction, tuple[Compared, ...]]:
+    """Return the run as it was, and beside the recorded figures.
+
+    These are compared over the recorded versions, however many are asked for.
+    """
     from rlinsight.analyzers.simulate import simulate
     from rlinsight.analyzers.simulate.reproduce import reproduce
 
     if report is None or calibration.source == "metrics":
         return simulate(calibration, seeds=seeds, versions=versions), ()
-    return reproduce(calibration, report, seeds=seeds)
-
-
-def _pair(text: str, option: str, form: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise ConfigError(f"expected `{option} {form}`, found `{text}`")
-    return name, value
-
-
-def _value(text: str) -> object:
-    """Return a number, true, false, or null as what it is, and anything else as text."""
-    if text in ("None", "none"):
-        return None
-    try:
-        return json.loads(text.lower() if text.lower() in ("true", "false", "null") else text)
-    except (ValueError, RecursionError):
-        return text
+    prediction, compared = reproduce(calibration, report, seeds=seeds)
+    if versions is not None:
+        prediction = simulate(calibration, seeds=seeds, versions=versions)
+    return prediction, compared

@@ -117,7 +117,7 @@ def _causes(report: Report, shown: list[str]) -> Section:
     )  # fmt: skip
     unit = report.bubbles.mini_batch_s
     note = f"one PPO mini-batch trains for {seconds(unit)}" if unit else ""
-    return Section("Bubbles by owner and cause", columns, tuple(rows), note)
+    return Section("Bubbles by owner and cause", columns, tuple(rows), note, spare=("meaning",))
 
 
 def _bubbles(report: Report, shown: list[str]) -> Section:

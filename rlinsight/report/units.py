@@ -67,7 +67,7 @@ def count(value: int | None) -> str:
 
 def counted(value: int, thing: str) -> str:
     """Return `1 device`, `2 devices`."""
-    return f"{value} {thing}" if value == 1 else f"{value} {thing}s"
+    return f"{value:,} {thing}" if value == 1 else f"{value:,} {thing}s"
 
 
 def three(value: float) -> str:

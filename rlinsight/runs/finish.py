@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rlinsight.errors import RlinsightError
 from rlinsight.runs.config import RunConfig
@@ -27,14 +27,21 @@ if TYPE_CHECKING:
 
 _CONSOLE_LINES = 15
 
+#: Of the JSON form of a run that is over.
+RUN_SCHEMA_VERSION: Final = 1
+
 
 @dataclass
 class Finished:
-    """A run that is over. `trace` is what to open next; `notes` are lines for the user."""
+    """A run that is over. `trace` is what to open next; `notes` are lines for the user.
+
+    `recorded` is false where the trace has neither spans nor requests to look at.
+    """
 
     trace: str
     run_id: str
     outcome: Outcome
+    recorded: bool = True
     report: Report | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -42,8 +49,10 @@ class Finished:
         """Return the JSON form."""
         outcome = self.outcome
         return {
+            "schema_version": RUN_SCHEMA_VERSION,
             "run_id": self.run_id,
             "trace": self.trace,
+            "recorded": self.recorded,
             "exit_code": outcome.exit_code,
             "steps": outcome.steps,
             "planned_steps": outcome.planned_steps,
@@ -75,6 +84,7 @@ def finish(prepared: Prepared, outcome: Outcome, state: LiveState, nodes: Nodes)
             done.notes += _missing_lanes(prepared, outcome, state)
             _analyze(prepared, done)
         else:
+            done.recorded = False
             done.notes += _nothing_recorded(prepared)
     with _noted(done):
         _upload(prepared, done)
@@ -106,8 +116,8 @@ def _ending(prepared: Prepared, outcome: Outcome, state: LiveState) -> list[str]
     failed = outcome.exit_code != 0 or outcome.is_broken
     failed = failed and outcome.interrupted_by is None
     if failed and not outcome.stalled:
-        lines.append("the last lines of its output:")
         output = tail(prepared.plan.trace / CONSOLE_FILE, _CONSOLE_LINES)
+        lines.append("the last lines of its output:" if output else "it printed nothing")
         lines += [f"  {line}" for line in output]
     return lines
 

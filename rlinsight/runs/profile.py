@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -16,6 +16,12 @@ from rlinsight.errors import ConfigError
 from rlinsight.runs.config import RecordingConfig, RunConfig
 
 M = TypeVar("M", bound=BaseModel)
+
+#: What people call a choice; by its letters alone `gpu` is like `npu`.
+_ALSO_CALLED: Final = {
+    "gpu": "cuda", "nvidia": "cuda", "ascend": "npu", "emulation": "emulated",
+    "fake": "emulated", "async": "fully_async", "synchronous": "sync",
+}  # fmt: skip
 
 
 def load(path: str | Path) -> RunConfig:
@@ -131,7 +137,9 @@ def _sentence(model: type[BaseModel], error: ErrorDetails) -> str:
 
 
 def _unknown_choice(expected: str, found: object) -> str:
-    near = difflib.get_close_matches(str(found), re.findall(r"'([^']*)'", expected), n=1)
+    choices, name = re.findall(r"'([^']*)'", expected), str(found).lower()
+    near = [_ALSO_CALLED[name]] if _ALSO_CALLED.get(name) in choices else []
+    near += difflib.get_close_matches(name, choices, n=1)
     hint = f"; did you mean `{near[0]}`?" if near else ""
     return f"must be {expected}, found {found!r}{hint}"
 

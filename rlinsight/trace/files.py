@@ -15,6 +15,7 @@ from rlinsight.trace.clock import Clocks
 from rlinsight.trace.compacted import CompactedTable, Source, open_compacted, source_of
 from rlinsight.trace.folder import Entry, Folder
 from rlinsight.trace.manifest import MANIFEST_NAME, Manifest, read_manifest
+from rlinsight.trace.no_trace import not_a_trace
 from rlinsight.trace.process import Process
 from rlinsight.trace.rows import settle
 from rlinsight.trace.schema import TABLES, TableName
@@ -218,10 +219,7 @@ def find_files(folder: Folder) -> TraceFiles:
     files = TraceFiles(folder)
     entries = folder.entries()
     if not is_trace(entry.name for entry in entries):
-        raise TraceError(
-            f"expected a trace folder with `{MANIFEST_NAME}`, `{LIVE}/` or a table such as "
-            f"`spans.arrow`, found none of them in `{folder.where()}`"
-        )
+        raise TraceError(not_a_trace(folder))
     for entry in entries:
         try:
             files.look_at(entry)

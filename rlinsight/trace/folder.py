@@ -132,7 +132,7 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
     Raises TraceError for a URL whose storage cannot be reached, and for text that is no path.
     """
     text = os.fspath(path)
-    if "\0" in text:
+    if not text or "\0" in text:
         raise TraceError(f"expected a path or URL of a trace, found {text!r}")
     return RemoteFolder(text) if "://" in text else LocalFolder(text)
 

@@ -13,6 +13,7 @@ from rlinsight.trace.files import TraceFiles, find_files
 from rlinsight.trace.folder import open_folder
 from rlinsight.trace.frames import to_polars, within
 from rlinsight.trace.manifest import Manifest
+from rlinsight.trace.no_trace import not_a_trace
 from rlinsight.trace.scan import scan, time_range
 from rlinsight.trace.schema import TABLES, TableName
 from rlinsight.trace.sources import Skipped
@@ -210,5 +211,7 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
     folder = open_folder(path)
     try:
         return Trace(find_files(folder))
+    except NotADirectoryError as error:
+        raise TraceError(not_a_trace(folder)) from error
     except OSError as error:
         raise TraceError(f"cannot read `{folder.where()}`: {error.strerror or error}") from error

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from rlinsight.trace.checks import DeadProcess, Overlap, RequestCounts, SampleCounts
 from rlinsight.trace.manifest import Hook
+
+#: Of the JSON form; it changes when a key changes its meaning or goes away.
+VALIDATION_SCHEMA_VERSION: Final = 1
 
 
 @dataclass(frozen=True)
@@ -85,10 +88,16 @@ class Validation:
         return not self.findings
 
     @property
+    def rows(self) -> int:
+        """The rows of all tables."""
+        return sum(table.rows for table in self.tables.values())
+
+    @property
     def duration_s(self) -> float | None:
         """From the first to the last recorded time, in seconds."""
         return (self.time_range[1] - self.time_range[0]) / 1e9 if self.time_range else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON of `rlinsight validate --json`."""
-        return {**asdict(self), "ok": self.ok, "duration_s": self.duration_s}
+        known = {"schema_version": VALIDATION_SCHEMA_VERSION, **asdict(self)}
+        return {**known, "ok": self.ok, "duration_s": self.duration_s}

@@ -16,7 +16,7 @@ def test_list_shows_the_latest_first(runs, baseline):
     assert [line[:2] for line in lines[1:]] == [["run2", "no"], ["run1", "yes"]]
     assert lines[1][-1] == "odd"
     assert "2 runs, 1 trusted" in done.out
-    rows = cli("baseline", "list", baseline, "--json").json
+    rows = cli("baseline", "list", baseline, "--json").json["runs"]
     assert [row["name"] for row in rows] == ["run2", "run1"]
     assert rows[0]["step_time_s"] > 1
 
@@ -36,11 +36,11 @@ def test_accepting_says_what_a_run_lacks(tmp_path):
 
 def test_trust_and_drop(runs, baseline):
     cli("baseline", "trust", "run1", baseline, "--off")
-    assert cli("baseline", "list", baseline, "--json").json[0]["trusted"] is False
+    assert cli("baseline", "list", baseline, "--json").json["runs"][0]["trusted"] is False
     cli("baseline", "trust", "run1", baseline)
-    assert cli("baseline", "list", baseline, "--json").json[0]["trusted"] is True
+    assert cli("baseline", "list", baseline, "--json").json["runs"][0]["trusted"] is True
     assert cli("baseline", "drop", "run1", baseline).code == 0
-    assert cli("baseline", "list", baseline, "--json").json == []
+    assert cli("baseline", "list", baseline, "--json").json["runs"] == []
 
 
 @pytest.mark.parametrize("action", ["trust", "drop"])
@@ -72,4 +72,4 @@ def test_an_fsspec_url_serves_as_well(runs):
     assert cli("check", runs["equal"], "--baseline", url).code == 0
     assert cli("check", runs["slow"], "--baseline", url).code == 1
     assert cli("baseline", "drop", "run1", url).code == 0
-    assert cli("baseline", "list", url, "--json").json == []
+    assert cli("baseline", "list", url, "--json").json["runs"] == []

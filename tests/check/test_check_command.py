@@ -109,6 +109,16 @@ def test_keys_may_be_allowed_to_differ_and_are_then_named(tmp_path):
     assert re.search(r"differs from the baseline, as allowed: .*\bmode\b", done.out)
 
 
+def test_a_misspelt_key_is_no_permission(tmp_path):
+    cli("baseline", "add", SAMPLES / "sync", "--to", tmp_path / "b")
+    check = ("check", SAMPLES / "sync", "--baseline", tmp_path / "b", "--ignore")
+    done = cli(*check, "versions.vrl")
+    assert (done.code, type(done.error)) == (2, ConfigError)
+    assert "did you mean `versions.verl`?" in done.err
+    for possible in ("versions.*", "versions.nvidia_driver", "config.data.train_batch_size"):
+        assert cli(*check, possible).code == 0
+
+
 # -- the configuration ---------------------------------------------------------------------
 
 
@@ -121,6 +131,23 @@ def test_the_configuration_says_what_matters(runs, baseline, tmp_path):
     wide = {"metrics": {"*": {"relative": 3.0, "absolute": 3.0}}, "baseline": str(baseline)}
     config = configured(tmp_path / "check.yaml", wide)
     assert cli("check", runs["slow"], "--config", config).code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("tokens_per_s_per_devise", "; did you mean `tokens_per_s_per_device`?"),
+        ("logged:timing_s/update_acter", "; did you mean `logged:timing_s/update_actor`?"),
+        ("idel.*", ""),
+    ],
+)
+def test_a_misspelt_metric_is_no_setting(runs, baseline, tmp_path, name, meant):
+    config = configured(tmp_path / "check.yaml", {"metrics": {name: {"relative": 0.01}}})
+    done = cli("check", runs["equal"], "--baseline", baseline, "--config", config)
+    assert (done.code, type(done.error)) == (2, ConfigError)
+    assert (
+        f"`{name}` of the configuration is no metric of this run or its history{meant}" in done.err
+    )
 
 
 def test_a_logged_metric_is_gated_by_name(runs, baseline, tmp_path):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Final
 
 from rlinsight.analyzers.advise.finding import TIERS, Advice, Evidence, Finding, Rule
 from rlinsight.report.units import number, percent, seconds
-from rlinsight.report.whatif.sections import signed
+from rlinsight.report.whatif.sections import signed, value_text
+
+RULE_SCHEMA_VERSION: Final = 1
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,10 @@ def _lines(one: Finding) -> Iterator[tuple[str, str]]:
     if one.overrides:
         yield "change", " ".join(one.overrides)
     elif one.changes:
-        yield "change", ", ".join(f"{name} = {value}" for name, value in one.changes.items())
+        yield (
+            "change",
+            ", ".join(f"{name} = {value_text(value)}" for name, value in one.changes.items()),
+        )
     yield "effect", _effect(one)
     quality = " (may cost training quality)" if one.costs_quality else ""
     yield "risk", f"{one.risk}{quality}"
@@ -71,13 +77,33 @@ def _effect(one: Finding) -> str:
 
 def catalogue(rule: Rule) -> tuple[tuple[str, str], ...]:
     """Return what a rule is about: `rlinsight advise --explain` and docs/advisor.md."""
-    doc = " ".join((rule.check.__doc__ or "").split())
     return (
         ("asks", rule.asks),
-        ("does", doc),
+        ("does", _does(rule)),
         ("fires when", rule.fires),
         ("tier", f"{rule.tier}: {TIERS[rule.tier]}; changes {rule.variables}"),
         ("risk", rule.risk + (" May cost training quality." if rule.costs_quality else "")),
         ("verify", rule.verify),
         ("wrong if", rule.falsifier),
     )
+
+
+def rule_document(rule: Rule) -> dict[str, Any]:
+    """Return the JSON form of the same."""
+    return {
+        "schema_version": RULE_SCHEMA_VERSION,
+        "rule": rule.name,
+        "asks": rule.asks,
+        "does": _does(rule),
+        "fires": rule.fires,
+        "tier": rule.tier,
+        "variables": rule.variables,
+        "risk": rule.risk,
+        "costs_quality": rule.costs_quality,
+        "verify": rule.verify,
+        "falsifier": rule.falsifier,
+    }
+
+
+def _does(rule: Rule) -> str:
+    return " ".join((rule.check.__doc__ or "").split())

@@ -8,7 +8,7 @@ from rlinsight.analyzers.compare.result import Comparison
 from rlinsight.report.compare.sections import sections
 from rlinsight.report.compare.words import headline, notes
 from rlinsight.report.plain import styled
-from rlinsight.report.text import as_table
+from rlinsight.report.text import print_section
 
 
 def print_comparison(found: Comparison, console: Console) -> None:
@@ -16,8 +16,7 @@ def print_comparison(found: Comparison, console: Console) -> None:
     for line in headline(found):
         console.print(styled(line, "bold"), soft_wrap=True)
     for section in sections(found):
-        console.print()
-        console.print(as_table(section))
+        print_section(section, console)
     console.print()
     for line in notes(found):
         console.print(styled(line, "dim"), soft_wrap=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from rlinsight.report.tune.words import predicted
 from rlinsight.runs.tune.decide import Action, Limits, Skip, Start, Stop, decide
 from rlinsight.runs.tune.log import Log, Skipped
+
+PLAN_SCHEMA_VERSION: Final = 1
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return asdict(self)
+        return {"schema_version": PLAN_SCHEMA_VERSION, **asdict(self)}
 
 
 def plan(log: Log, limits: Limits, refusal: Callable[[Mapping[str, Any]], str | None]) -> Plan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from rlinsight.report.plain import styled
-from rlinsight.report.text import as_table
+from rlinsight.report.text import print_section
 from rlinsight.report.tune.words import headline, runs
 from rlinsight.runs.tune.log import Log
 
@@ -15,7 +15,6 @@ def print_log(log: Log, console: Console) -> None:
     for line in headline(log):
         console.print(styled(line, "bold"), soft_wrap=True)
     if log.records:
-        console.print()
-        console.print(as_table(runs(log)))
+        print_section(runs(log), console)
     for one in log.skipped:
         console.print(styled(f"left out: {one.rule}: {one.reason}", "dim"), soft_wrap=True)

@@ -37,7 +37,8 @@ def fits(calibration: Calibration) -> Section:
         "would be without that is shown. Each seed draws every number within its error."
     )
     columns = ("fitted", "used", "±", "unconstrained", "seen", "verdict")
-    return Section("How well it fits", columns, rows, "; ".join([*shares, note]))
+    notes = filter(None, ("; ".join(shares), note))
+    return Section("How well it fits", columns, rows, ". ".join(notes))
 
 
 def _error(fit: Fit) -> str:

@@ -10,7 +10,7 @@ from rlinsight.analyzers.simulate.predict import Effect, Prediction
 from rlinsight.analyzers.simulate.reproduce import RELATIVE, Compared
 from rlinsight.analyzers.simulate.sweep import Point, Sweep
 from rlinsight.report.section import Section
-from rlinsight.report.units import number, percent, relative, seconds
+from rlinsight.report.units import counted, number, percent, relative, seconds
 from rlinsight.report.whatif.answer import FIGURE_OF, Answer, Objective, disagree
 from rlinsight.report.whatif.fits import fits
 
@@ -56,7 +56,7 @@ def headline(answer: Answer) -> list[str]:
 
 
 def _change(answer: Answer, effect: Effect) -> list[str]:
-    change = ", ".join(f"{name} = {value}" for name, value in effect.changes.items())
+    change = ", ".join(f"{name} = {value_text(value)}" for name, value in effect.changes.items())
     lines = [
         f"{change}: {signed(effect.tokens_per_s_per_device)} throughput per device, "
         f"{signed(effect.tokens_per_s)} wall-clock throughput."
@@ -108,14 +108,20 @@ def with_interval(value: Estimate, write: Format) -> str:
 
 def change_text(changes: dict[str, object]) -> str:
     """Return `name=value` of each change."""
-    return " ".join(f"{name}={value}" for name, value in changes.items())
+    return " ".join(f"{name}={value_text(value)}" for name, value in changes.items())
+
+
+def value_text(value: object) -> str:
+    """Return a value of a knob as `--set` takes it: `none`, `true`, `0.5`."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _setting(answer: Answer) -> str:
     knobs = answer.prediction.knobs
+    versions = counted(answer.prediction.versions, "version")
     return (
         f"{knobs.mode}, {knobs.trainer_devices} trainer and {knobs.rollout_devices} rollout "
-        f"devices, {answer.prediction.versions} versions x {answer.prediction.seeds} seeds"
+        f"devices, {versions} x {counted(answer.prediction.seeds, 'seed')}"
     )
 
 
@@ -127,8 +133,8 @@ def _lag_change(effect: Effect) -> str:
 def _compared(answer: Answer) -> Section:
     rows = tuple(comparison(row) for row in answer.compared)
     note = (
-        "95 % intervals are of one run: its own randomness, the calibration's uncertainty, and an "
-        "allowance for what was not measured."
+        "Over the versions of the recorded window. 95 % intervals are of one run: its own "
+        "randomness, the calibration's uncertainty, and an allowance for what was not measured."
     )
     return Section(
         "The recorded run, simulated", ("figure", "recorded", "simulated", "error"), rows, note
@@ -185,7 +191,7 @@ def _sweep(sweep: Sweep) -> Section:
 
 
 def _point(sweep: Sweep, point: Point) -> tuple[str, ...]:
-    values = tuple(str(point.changes[name]) for name in sweep.varied)
+    values = tuple(value_text(point.changes[name]) for name in sweep.varied)
     if point.prediction is None:
         return (*values, point.reason or "-", *("-" for _ in range(7)))
     return (*values, *_figures(sweep.base, point.prediction), "*" if point.best else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from rlinsight.report.plain import styled
-from rlinsight.report.text import as_table
+from rlinsight.report.text import print_section
 from rlinsight.report.whatif.answer import Answer
 from rlinsight.report.whatif.sections import headline, sections
 
@@ -15,5 +15,4 @@ def print_answer(answer: Answer, console: Console) -> None:
     for i, line in enumerate(headline(answer)):
         console.print(styled(line, "bold" if i == 0 else ""), soft_wrap=True)
     for section in sections(answer):
-        console.print()
-        console.print(as_table(section))
+        print_section(section, console)
