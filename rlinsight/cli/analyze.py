@@ -57,6 +57,7 @@ def analyze(
         typer.echo(json_module.dumps(of_pools(report.to_dict(), pools), indent=1))
         return
     from rlinsight.cli.terminal import console
+    from rlinsight.report.plain import line
     from rlinsight.report.text import print_report
     from rlinsight.report.units import percent
 
@@ -64,7 +65,8 @@ def analyze(
     idle = ", ".join(f"{name} idle {percent(report.pools[name].idle_ratio)}" for name in pools)
     typer.echo("")
     say_written(markdown, html)
-    typer.echo(f"{Path(opened.path).name}: {idle or 'no device time could be accounted for'}")
+    name = line(Path(opened.path).name)
+    typer.echo(f"{name}: {idle or 'no device time could be accounted for'}")
     typer.echo(f"next: {_next(trace, written)}")
 
 

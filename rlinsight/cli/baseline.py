@@ -84,6 +84,7 @@ def list_(
         return
     from rlinsight.cli.terminal import unbounded
     from rlinsight.report.check.listing import baseline_table
+    from rlinsight.report.plain import line
     from rlinsight.report.units import counted
 
     console = unbounded()
@@ -91,7 +92,7 @@ def list_(
         console.print(baseline_table(key, [_summary(r) for r in records if r.key == key]))
         console.print()
     trusted = sum(record.trusted for record in records)
-    typer.echo(f"{folder}: {counted(len(records), 'run')}, {trusted} trusted")
+    typer.echo(f"{line(folder)}: {counted(len(records), 'run')}, {trusted} trusted")
     if records:
         typer.echo(f"next: rlinsight check --baseline {quoted(folder)} --history trend.html")
     else:

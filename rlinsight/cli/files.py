@@ -7,14 +7,14 @@ from pathlib import Path
 import typer
 
 from rlinsight.errors import RlinsightError
-from rlinsight.report.plain import plain
+from rlinsight.report.plain import line
 
 
 def say_written(*paths: Path | None) -> None:
     """Name the files that were asked for and written."""
     for path in paths:
         if path is not None:
-            typer.echo(f"wrote {plain(str(path))}")
+            typer.echo(f"wrote {line(str(path))}")
 
 
 def write(path: Path, text: str) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from rlinsight.errors import RlinsightError
+from rlinsight.report.units import counted
 from rlinsight.runs.config import RunConfig
 from rlinsight.runs.kernel_window import import_windows
 from rlinsight.runs.live_state import LiveState
@@ -128,8 +129,8 @@ def _gather(nodes: Nodes, done: Finished) -> None:
         return
     if gathered.files:
         done.notes.append(
-            f"{gathered.files} files ({gathered.bytes / 2**20:.1f} MiB) gathered from "
-            f"{len(gathered.nodes)} nodes"
+            f"{counted(gathered.files, 'file')} ({gathered.bytes / 2**20:.1f} MiB) gathered from "
+            f"{counted(len(gathered.nodes), 'node')}"
         )
     done.notes += [f"not gathered from {n}: {why}" for n, why in gathered.failed.items()]
 

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from rlinsight.report.units import counted
 from rlinsight.runs.live_state import LiveState
 
 #: In plain output, the start-up phase says this often that it is still alive.
@@ -78,7 +79,7 @@ class Progress:
             output = f"output in {self._console_log}"
             return f"starting for {seconds:.0f} s: no process records yet; {output}"
         phase = "first step" if state.first_step_ns else "starting"
-        return f"{phase} for {seconds:.0f} s: {len(lanes)} lanes: {_shortened(lanes)}"
+        return f"{phase} for {seconds:.0f} s: {counted(len(lanes), 'lane')}: {_shortened(lanes)}"
 
     def _figures(self, state: LiveState) -> list[str]:
         """Return the parts of the line, each with its unit."""

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from rlinsight.report.tune.words import predicted
+from rlinsight.report.units import counted
 from rlinsight.runs.tune.decide import Action, Limits, Skip, Start, Stop, decide
 from rlinsight.runs.tune.log import Log, Skipped
 
@@ -57,8 +58,9 @@ def _state(log: Log, limits: Limits) -> Iterator[str]:
     risk = "may" if limits.allow_quality_risk else "may not"
     yield f"tuning {log.name} for {log.objective} throughput, in {log.folder}"
     yield (
-        f"at most {limits.max_runs} runs of full size, {hours}; ends after {limits.patience} "
-        f"experiments in a row without a gain; {risk} try what may cost training quality"
+        f"at most {counted(limits.max_runs, 'run')} of full size, {hours}; ends after "
+        f"{counted(limits.patience, 'experiment')} in a row without a gain; {risk} try what "
+        "may cost training quality"
     )
     if log.open is not None:
         yield f"run {log.open.number} was begun and not decided on: it is looked at first"
