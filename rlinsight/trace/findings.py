@@ -131,7 +131,8 @@ def note(facts: Validation) -> Iterator[str]:
         yield f"activities outside the vocabulary: {', '.join(kept)}"
     skipped = [name for name, hook in facts.hooks.items() if hook.skipped and not hook.installed]
     if skipped:
-        yield f"{len(skipped)} hooks not installed: {', '.join(skipped)}"
+        what = "1 hook" if len(skipped) == 1 else f"{len(skipped)} hooks"
+        yield f"{what} not installed: {', '.join(skipped)}"
     idle = [f"`{lane.id}`" for lane in facts.lanes if lane.rows == 0]
     if idle:
         yield f"lanes declared of which nothing was recorded: {', '.join(idle)}"
