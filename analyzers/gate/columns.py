@@ -3,7 +3,8 @@
 Windows are the version windows that the report's figures are of. Where none were recorded a
 window reaches from one training step to the next. The last window often is a sliver between
 the last weight sync and the end; it joins its neighbour. More than `MOST` windows are added
-up in groups, which keeps a baseline small and neighbouring windows independent.
+up in groups, which keeps a baseline small and neighbouring windows independent. What says whether
+a window held something is averaged instead: runs of different lengths are matched on it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _NEED: Final = {
     "sync_s": "syncs",
     "lag": "lag_known",
 }
+#: Columns of shares: a group has the mean of its windows, not their sum.
+_SHARES: Final = ("validations", "checkpoints")
 
 
 def window_edges(report: Report, within: tuple[int, int] | None = None) -> Ints:
@@ -74,6 +77,8 @@ def window_columns(report: Report, tables: Tables, edges: Ints) -> dict[str, Col
 
 def _known(name: str, columns: dict[str, Floats]) -> Column:
     grouped = _grouped(columns[name])
+    if name in _SHARES:
+        grouped = grouped / _grouped(np.ones(len(columns[name])))
     needed = _grouped(columns[_NEED[name]]) if name in _NEED else np.ones(len(grouped))
     return tuple(
         float(value) if enough else None for value, enough in zip(grouped, needed, strict=True)
