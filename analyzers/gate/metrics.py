@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlinsight.analyzers.device_time.states import cause_of, kind
-from rlinsight.analyzers.gate.observation import Column, Observation
+from rlinsight.analyzers.gate.observation import Column, Observation, Scalar
 from rlinsight.analyzers.gate.settings import LOGGED, MetricSettings
 
 Floats = npt.NDArray[np.float64]
@@ -91,8 +91,10 @@ def metrics(run: Observation, wanted: Sequence[str] = ()) -> dict[str, Metric]:
     return found
 
 
-def _unknown(scalar: object) -> str | None:
-    return "it was not measured" if getattr(scalar, "value", None) is None else None
+def _unknown(scalar: Scalar) -> str | None:
+    if scalar.value is None:
+        return "it was not measured"
+    return None if np.isfinite(scalar.value) else "it is not a finite number"
 
 
 def _single(value: float | None) -> Series | None:
