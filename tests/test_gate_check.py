@@ -75,6 +75,14 @@ def test_a_watched_metric_can_be_made_to_gate(history):
     assert (result.verdict, failed(result)) == ("FAIL", {"idle.trainer"})
 
 
+def test_a_later_pattern_that_says_nothing_of_skipping_skips_still(history):
+    chosen = {"weight_sync_s": MetricSettings(skip=True), "*": MetricSettings(relative=0.05)}
+    result = judged(run(slow={"weight_sync": 3}), *history, metrics=chosen)
+    assert "weight_sync_s" not in {m.name for m in result.metrics}
+    again = {**chosen, "weight_*": MetricSettings(skip=False)}
+    assert metric(judged(run(), *history, metrics=again), "weight_sync_s").verdict == "PASS"
+
+
 def test_a_change_within_the_corridor_passes_however_sure(history):
     wide = {name: MetricSettings(relative=0.9) for name in THROUGHPUT}
     assert judged(run(slow={"update_actor": 1.6}), *history, metrics=wide).verdict == "PASS"
@@ -276,6 +284,14 @@ def test_an_acknowledged_change_does_not_fail(history):
 def test_an_acknowledgement_covers_no_more_than_it_says(history, changes):
     slow = run(slow={"update_actor": 1.6})
     assert judged(slow, *history, acknowledged=known(**changes)).exit_code == 1
+
+
+def test_an_acknowledgement_that_was_renewed_counts_beside_the_old_one(history):
+    slow = run(slow={"update_actor": 1.6})
+    old, new = known(until=date(2026, 6, 1)), known(reason="still agreed")
+    result = judged(slow, *history, acknowledged=(*old, *new))
+    assert result.exit_code == 0
+    assert metric(result, "step_time_s").acknowledged.reason == "still agreed"
 
 
 def test_the_last_day_counts(history):

@@ -13,7 +13,7 @@ from rlinsight.analyzers.gate.judging import Sheet, corrected, judge
 from rlinsight.analyzers.gate.metrics import metrics
 from rlinsight.analyzers.gate.observation import Observation
 from rlinsight.analyzers.gate.result import Acceptance, CheckResult, MetricVerdict
-from rlinsight.analyzers.gate.settings import LOGGED, MetricSettings, Settings
+from rlinsight.analyzers.gate.settings import LOGGED, Acknowledged, MetricSettings, Settings
 from rlinsight.analyzers.gate.workload import workload
 
 
@@ -93,14 +93,19 @@ def _matching(names: Mapping[str, None], pattern: str) -> list[str]:
 
 
 def _acknowledged(row: MetricVerdict, settings: Settings, today: date) -> MetricVerdict:
+    """Note who accepted a failure: what still holds, before what has expired."""
     if row.verdict != "FAIL":
         return row
-    for known in settings.acknowledged:
-        small = known.up_to is None or (
-            row.relative is not None and abs(row.relative) <= known.up_to
-        )
-        if fnmatchcase(row.name, known.metric) and small:
-            return replace(
-                row, acknowledged=Acceptance(known.reason, known.until, today > known.until)
-            )
-    return row
+    covering = [
+        Acceptance(known.reason, known.until, today > known.until)
+        for known in settings.acknowledged
+        if fnmatchcase(row.name, known.metric) and _covers(known, row)
+    ]
+    found = next((one for one in covering if not one.expired), covering[0] if covering else None)
+    return row if found is None else replace(row, acknowledged=found)
+
+
+def _covers(known: Acknowledged, row: MetricVerdict) -> bool:
+    if known.up_to is None:
+        return True
+    return row.relative is not None and abs(row.relative) <= known.up_to
