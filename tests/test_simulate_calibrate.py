@@ -20,6 +20,7 @@ from rlinsight.analyzers.simulate.fit_training import fit_training
 from rlinsight.analyzers.simulate.knobs import Knobs
 from rlinsight.analyzers.simulate.lengths import LengthModel
 from rlinsight.analyzers.simulate.pace import token_times, update_seconds
+from rlinsight.analyzers.simulate.predict import simulate_run
 from rlinsight.analyzers.simulate.speed import times_beside
 from rlinsight.errors import ConfigError, TraceError
 
@@ -246,6 +247,54 @@ def test_metrics_alone_give_a_coarser_calibration():
     assert found.outside[-1].about == "calibration"
     # 40 s of generation, 20 s of training, 3 s of sync.
     assert found.step_s.value == pytest.approx(63, rel=0.15)
+
+
+@pytest.mark.parametrize("prefix", ["", "timing_s/"], ids=["once", "twice, as fully_async"])
+def test_the_sync_of_fully_async_is_found_in_its_metrics(prefix):
+    metrics = logged(
+        **{
+            "response_length/mean": 500.0, "timing_s/gen": 40.0, "timing_s/update_actor": 20.0,
+            f"timing_s/{prefix}param_sync": 3.0, "timing_s/save_checkpoint": 9.0,
+        }
+    )  # fmt: skip
+    knobs = Knobs(mode="fully_async", rollout_devices=1)
+    calibration = calibrate_metrics(metrics, knobs, "run")
+    assert calibration.costs.sync_s == 3.0
+    assert not any("is logged" in note for note in calibration.notes)
+
+
+def test_the_switches_of_separate_async_are_found_in_its_metrics():
+    metrics = logged(
+        **{
+            "response_length/mean": 500.0, "timing_s/gen": 40.0, "timing_s/update_actor": 20.0,
+            "timing_s/switch_to_rollout": 4.0, "timing_s/switch_to_trainer": 1.0,
+        }
+    )  # fmt: skip
+    knobs = Knobs(mode="separate_async", rollout_devices=1)
+    costs = calibrate_metrics(metrics, knobs, "run").costs
+    assert (costs.switch_to_rollout_s, costs.switch_to_trainer_s) == (4.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "key"),
+    [
+        ("sync", "timing_s/testing"),
+        ("separate_async", "timing_s/testing"),
+        ("fully_async", "rollouter/validate_time"),
+    ],
+)
+def test_a_validation_takes_as_long_as_its_metric_says(mode, key):
+    values = {
+        "response_length/mean": 50.0, "timing_s/gen": 20.0, "timing_s/update_actor": 20.0, key: 60.0
+    }  # fmt: skip
+    rollout = 0 if mode == "sync" else 1
+    knobs = Knobs(mode=mode, rollout_devices=rollout, validation_interval=2)
+    account = simulate_run(calibrate_metrics(logged(**values), knobs, "run"), knobs, 0, 6)
+    assert account.validations == 3
+    assert account.validation_s / 3 == pytest.approx(60, rel=0.35)  # known to 15 %, one draw
+    del values[key]
+    account = simulate_run(calibrate_metrics(logged(**values), knobs, "run"), knobs, 0, 6)
+    assert account.validations == 0
 
 
 def test_metrics_without_lengths_cannot_be_used():

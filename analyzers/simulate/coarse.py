@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from rlinsight.analyzers.simulate.calibration import (
+    POLL_S,
     Calibration,
     Costs,
     Decode,
@@ -31,6 +32,11 @@ ROUGH: Final = 0.15
 _GROUPS: Final = 256
 _TRAINING: Final = (
     "update_actor", "update_critic", "old_log_prob", "ref", "values", "adv", "reward",
+)  # fmt: skip
+#: Names of a weight sync: fully_async logs it with the prefix twice.
+_SYNCS: Final = ("timing_s/timing_s/param_sync", "timing_s/param_sync", "timing_s/update_weights")
+_COSTS: Final = (
+    "sync_s", "checkpoint_s", "switch_to_rollout_s", "switch_to_trainer_s", "validation_before_s",
 )  # fmt: skip
 _NEEDED: Final = ("response_length/mean", "timing_s/update_actor", "timing_s/gen")
 
@@ -52,20 +58,25 @@ def calibrate_metrics(metrics: pl.DataFrame, knobs: Knobs, run_id: str | None) -
     updates = knobs.sync_step  # verl sums timing_s over the updates of a step
     train_s = sum(means.get(f"timing_s/{name}", 0.0) for name in _TRAINING) / updates
     tokens = count * (mean + prompt)
+    validation_s = _validation(means, knobs)
     costs = Costs(
-        sync_s=means.get("timing_s/param_sync", means.get("timing_s/update_weights", 0.0)),
+        validation_before_s=validation_s or 0.0,
+        validation_requests=1 if validation_s else 0,
+        sync_s=next((means[key] for key in _SYNCS if key in means), 0.0),
         checkpoint_s=means.get("timing_s/save_checkpoint", 0.0),
+        switch_to_rollout_s=means.get("timing_s/switch_to_rollout", 0.0),
+        switch_to_trainer_s=means.get("timing_s/switch_to_trainer", 0.0),
     )
     return Calibration(
         knobs=knobs,
         lengths=lengths,
-        validation_lengths=lengths,
+        validation_lengths=LengthModel(((1,),), knobs.max_response_length),
         prompt_tokens=prompt,
         decode=_decode(means, knobs, lengths, train_s),
         training=Training(0.0, train_s / tokens, tokens=(tokens, tokens), updates=1),
         costs=costs,
         uncertainty=Uncertainty(ROUGH, ROUGH),
-        fits=tuple(_rough(name, getattr(costs, name)) for name in ("sync_s", "checkpoint_s")),
+        fits=tuple(_rough(name, seconds) for name in _COSTS if (seconds := getattr(costs, name))),
         source="metrics",
         run_id=run_id,
         notes=(
@@ -78,6 +89,20 @@ def calibrate_metrics(metrics: pl.DataFrame, knobs: Knobs, run_id: str | None) -
     )
 
 
+def _validation(means: dict[str, float], knobs: Knobs) -> float | None:
+    """Return the seconds of a validation, None where none was logged.
+
+    Its requests are not known: it is simulated as that time and one token, whose end the trainers
+    of v1 notice at a poll. What waking hybrid replicas takes for it is simulated beside it.
+    """
+    logged = means.get("timing_s/testing", means.get("rollouter/validate_time"))
+    if logged is None or knobs.mode == "fully_async":
+        return logged
+    wakes = means.get("timing_s/switch_to_rollout", 0.0) if knobs.mode == "separate_async" else 0.0
+    rest = logged - POLL_S - wakes
+    return rest if rest > 0 else logged
+
+
 def _rough(name: str, seconds: float) -> Fit:
     return Fit(f"costs.{name}", seconds, seconds, ROUGH * seconds, 1)
 
@@ -85,7 +110,7 @@ def _rough(name: str, seconds: float) -> Fit:
 def _unlogged(means: dict[str, float]) -> tuple[str, ...]:
     """Name the costs that are taken to be none, since the metrics do not tell them."""
     logged = {
-        "weight syncs": ("timing_s/param_sync", "timing_s/update_weights"),
+        "weight syncs": _SYNCS,
         "checkpoints": ("timing_s/save_checkpoint",),
     }
     return tuple(

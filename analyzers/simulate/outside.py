@@ -158,11 +158,21 @@ def _validation(calibration: Calibration, knobs: Knobs) -> Leap | None:
     if knobs.validation_interval and not calibration.costs.validation_requests:
         reason = "the run never validated, so what a validation costs is unknown and left out"
         return Leap("validation_interval", reason, _LONGER)
-    lends = knobs.hybrid_replicas and knobs.mode in ("separate_async", "fully_async")
-    lent = calibration.knobs.hybrid_replicas
-    if lends and not lent:
+    if _lends_unseen(calibration, knobs):
         return Leap("hybrid_replicas", "lending hybrid replicas was not measured", _HYBRID)
     return None
+
+
+def _lends_unseen(calibration: Calibration, knobs: Knobs) -> bool:
+    """Whether hybrid replicas are lent, which the run never did: it had none, or no reason."""
+    if not knobs.hybrid_replicas or knobs.mode not in ("separate_async", "fully_async"):
+        return False
+    if not calibration.knobs.hybrid_replicas:
+        return True
+    if knobs.mode == "fully_async":
+        return knobs.validation_interval is not None and not calibration.saw("lend_before_s")
+    lends = knobs.validation_interval is not None or knobs.hybrid_switch
+    return lends and not calibration.saw("switch_to_rollout_s")
 
 
 def _source(calibration: Calibration) -> Leap | None:
