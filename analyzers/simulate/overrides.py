@@ -178,6 +178,22 @@ def read_config(mode: Mode, config: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+def whole_replicas(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError for replicas that are more than one engine of `tensor_parallel` devices.
+
+    verl counts replicas by tensor x data x pipeline parallelism, and by prefill and decode parts
+    where those are apart; devices and slots of a replica would be taken for those of several.
+    """
+    for name in ("data_parallel_size", "pipeline_model_parallel_size"):
+        size = setting(config, f"{_ROLLOUT}.{name}")
+        if isinstance(size, int) and size > 1:
+            raise ConfigError(
+                f"expected replicas of tensor parallelism alone to simulate, found `{name}` {size}"
+            )
+    if setting(config, f"{_ROLLOUT}.disaggregation.enabled") is True:
+        raise ConfigError("expected replicas that prefill and decode to simulate, found them apart")
+
+
 def _names(mode: Mode) -> set[str]:
     return {*OVERRIDES[mode], *_NODES[mode], *WORKLOAD_KNOBS}
 
