@@ -5,6 +5,7 @@
 | `rollout_corr/kl` | its level rose (healthy, raised, broken) |
 | effective sample size | it collapsed, and had not before |
 | mean reward | it is really lower over the steps that both runs have |
+| reward, kl, entropy | not a finite number at some steps, and was one at all of the kept run's |
 | validation accuracy | more than `ACCURACY` lower at the last training step that both know |
 | reward volatility | more than `VOLATILITY` times what it was |
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from rlinsight.analyzers.compare.compare import QUALITY
 from rlinsight.analyzers.compare.curves import Curve
 from rlinsight.analyzers.compare.entrant import Entrant
 from rlinsight.analyzers.compare.result import Comparison
@@ -35,6 +37,7 @@ def losses(before: Entrant, after: Entrant, found: Comparison) -> tuple[str, ...
         *_mismatch(before, after),
         *_collapse(before, after),
         *_reward(found, after.name),
+        *_diverged(before, after),
         *_accuracy(before, after),
         *_volatility(before, after),
     )
@@ -65,6 +68,15 @@ def _reward(found: Comparison, name: str) -> Iterator[str]:
         assert cell.value is not None
         assert cell.reference is not None
         yield f"the mean reward is {cell.value:.3g} instead of {cell.reference:.3g}"
+
+
+def _diverged(before: Entrant, after: Entrant) -> Iterator[str]:
+    """What is no number has no level to compare: that it is none is the loss."""
+    old, new = before.whole.not_finite, after.whole.not_finite
+    for name in QUALITY:
+        key = name.removeprefix(LOGGED)
+        if new.get(key) and not old.get(key):
+            yield f"{key} is not a finite number at {new[key]} steps"
 
 
 def _accuracy(before: Entrant, after: Entrant) -> Iterator[str]:
