@@ -13,15 +13,18 @@ from timelines import TOPOLOGY, Timeline
 
 import rlinsight
 from rlinsight.analyzers.simulate import Calibration, simulate
+from rlinsight.analyzers.simulate.calibrate import _training_requests
 from rlinsight.analyzers.simulate.coarse import calibrate_metrics
 from rlinsight.analyzers.simulate.fit import explained, non_negative, standard_error
 from rlinsight.analyzers.simulate.fit_decode import decoding, fit_decode, start_times
-from rlinsight.analyzers.simulate.fit_training import fit_training
+from rlinsight.analyzers.simulate.fit_training import fit_training, step_table
 from rlinsight.analyzers.simulate.knobs import Knobs
 from rlinsight.analyzers.simulate.lengths import LengthModel
+from rlinsight.analyzers.simulate.overrides import unmodelled
 from rlinsight.analyzers.simulate.pace import token_times, update_seconds
 from rlinsight.analyzers.simulate.predict import simulate_run
 from rlinsight.analyzers.simulate.speed import times_beside
+from rlinsight.analyzers.tables import read_tables
 from rlinsight.errors import ConfigError, TraceError
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
@@ -94,6 +97,42 @@ def test_what_a_free_slot_takes_longer_is_transport():
     held, transport = start_times(requests(*rows), capacity=1)
     assert held.value == pytest.approx(0.2)
     assert transport.value == pytest.approx(0.3)
+
+
+def test_requests_of_a_validation_that_never_ended_are_no_training_requests(tmp_path):
+    """Cut off in a validation: its requests, at four times the pace, say nothing of training."""
+    line = Timeline(tmp_path / "t", mode="fully_async")
+    for i in range(8):
+        line.gen(10 * i, 10 * i + 8, response_tokens=81)
+    line.span("trainer", "validate", 80, None)
+    for i in range(6):
+        line.gen(81 + i, 83 + i, response_tokens=81, validate=i > 2)
+    found = _training_requests(read_tables(line.open()))
+    assert found["end_ns"].to_list() == [(10 * i + 8) * S for i in range(8)]
+
+
+def test_samples_of_unknown_length_are_as_long_as_the_others_of_their_step(tmp_path):
+    line = Timeline(tmp_path / "t", mode="fully_async")
+    line.step(1, 0, 10)
+    line.trained("a", 1, (10, 90), 1)
+    line.trained("b", 1, (10, 190), 1)
+    line.trained("c", 1, (10, None), 1)
+    line.step(2, 10, 20)
+    line.trained("d", 11, (10, 90), 2)
+    tables = read_tables(line.open())
+    found = step_table(tables.spans, tables.steps, tables.samples).sort("step")
+    assert found["tokens"].to_list() == [450, 100]
+
+
+def test_what_a_run_does_that_is_not_simulated_is_noted():
+    config = {
+        "async_training": {"use_dynamic_resource_scheduling": True},
+        "algorithm": {"filter_groups": {"enable": True}},
+    }
+    scheduling, filtering = unmodelled(config)
+    assert "`async_training.use_dynamic_resource_scheduling` is on" in scheduling
+    assert "`algorithm.filter_groups.enable` is on" in filtering
+    assert unmodelled({"algorithm": {"filter_groups": {"enable": False}}}) == ()
 
 
 def steps(*rows: tuple[float, int, int]) -> pl.DataFrame:
