@@ -161,6 +161,18 @@ def test_many_windows_are_added_up_in_groups(tmp_path):
     assert values(run)["step_time_s"] == pytest.approx(10.0)
 
 
+def test_unknown_lengths_in_a_group_of_windows_are_as_long_as_its_others(tmp_path):
+    """200 steps of 200 tokens in 10 s on two devices; of every second one the length is unknown."""
+    t = Timeline(tmp_path / "t")
+    for i in range(200):
+        t.step(i, 10 * i, 10 * i + 10)
+        t.trained(f"s{i}", 10 * i + 1, (60, None if i % 2 else 140), i)
+        t.writer.marker("param_sync", lane="replica0", param_version=i, ts_ns=10 * i * S)
+    run = observe(t.open())
+    assert run.count <= MOST
+    assert values(run)["tokens_per_s_per_device"] == pytest.approx(10.0, rel=0.02)
+
+
 def test_the_sliver_at_the_end_joins_its_neighbour(tmp_path):
     t = timeline(tmp_path / "t", 10)
     t.writer.marker("param_sync", lane="replica0", param_version=10, ts_ns=round(99.9 * S))

@@ -336,6 +336,14 @@ def test_a_validation_takes_as_long_as_its_metric_says(mode, key):
     assert account.validations == 0
 
 
+def test_waiting_for_lent_replicas_is_waiting_too():
+    values = {"response_length/mean": 500.0, "timing_s/gen": 10.0, "timing_s/update_actor": 20.0}
+    knobs = Knobs(mode="separate_async", rollout_devices=1)
+    alone = calibrate_metrics(logged(**values), knobs, "run").decode.base_s
+    lent = calibrate_metrics(logged(**values, **{"timing_s/switch_wait": 30.0}), knobs, "run")
+    assert lent.decode.base_s == pytest.approx(2 * alone)  # 60 s a step instead of 30 s
+
+
 def test_metrics_without_lengths_cannot_be_used():
     with pytest.raises(TraceError, match="found no `response_length/mean`"):
         calibrate_metrics(logged(**{"timing_s/gen": 1.0}), Knobs(mode="sync"), None)

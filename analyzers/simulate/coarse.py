@@ -165,7 +165,8 @@ def _decode(means: dict[str, float], knobs: Knobs, lengths: LengthModel, train_s
     and colocate_async that is the wait for samples; elsewhere a cycle is training + wait, and
     generation fills it.
     """
-    wait = means["timing_s/gen"] / knobs.sync_step
+    waited = means["timing_s/gen"] + means.get("timing_s/switch_wait", 0.0)
+    wait = waited / knobs.sync_step
     period = wait if knobs.mode in ("sync", "colocate_async") else wait + train_s
     replicas = (
         knobs.hybrid_replicas if knobs.standalone_replicas == 0 else knobs.standalone_replicas
