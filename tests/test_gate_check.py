@@ -260,6 +260,41 @@ def test_a_logged_nan_is_an_error():
     assert (row.verdict, row.reason) == ("ERROR", "it is not a finite number at 2 steps")
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "name", "why"),
+    [
+        ("lag", -8.0, "lag_versions", "it is negative, which it cannot be"),
+        ("samples", 0.0, "samples_per_s", "nothing was trained in the steady windows"),
+        ("step_s", 0.0, "step_time_s", "nothing was trained in the steady windows"),
+    ],
+)
+def test_what_cannot_be_is_an_error_and_no_improvement(history, column, value, name, why):
+    """Also where the run is compared with another of the same kind: both measured nothing."""
+    whole = run()
+    constant = (value,) * whole.count
+    broken = replace(whole, windows={**whole.windows, column: constant})
+    for past in (history, [broken]):
+        row = metric(judged(broken, *past), name)
+        assert (row.verdict in ("ERROR", "INACTIVE"), row.change) == (True, None)
+        assert why in row.reason
+    assert judged(broken, *history).exit_code == 2
+    assert metric(judged(whole, broken), name).verdict == "INACTIVE"
+
+
+def test_no_lag_and_no_idle_time_are_measurements(history):
+    none = replace(history[0], windows={**history[0].windows, "lag": (0.0,) * history[0].count})
+    assert metric(judged(none, none), "lag_versions").verdict == "PASS"
+    assert metric(judged(history[0], none), "lag_versions").verdict == "FAIL"
+
+
+def test_windows_that_are_left_out_are_said(history):
+    whole = run()
+    tokens = tuple(None if i > 5 else value for i, value in enumerate(whole.windows["tokens"]))
+    result = judged(replace(whole, windows={**whole.windows, "tokens": tokens}), *history)
+    assert "trained tokens are known in 6 of 23 steady windows only" in result.doubts
+    assert not any("are known in" in doubt for doubt in judged(whole, *history).doubts)
+
+
 # -- acknowledged --------------------------------------------------------------------------
 
 

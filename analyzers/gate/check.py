@@ -47,7 +47,12 @@ def check(
         metrics=tuple(_acknowledged(row, settings, today) for row in verdicts),
         workload=work,
         attribution=attribution(new, runs) if runs else None,
-        doubts=(*new.doubts, *_itself(new, history), *_unheard_of(verdicts, settings)),
+        doubts=(
+            *new.doubts,
+            *_itself(new, history),
+            *_in_part(new),
+            *_unheard_of(verdicts, settings),
+        ),
         alpha=settings.alpha,
         correction=settings.correction,
     )
@@ -56,6 +61,15 @@ def check(
 def _itself(new: Observation, history: Mapping[str, Observation]) -> list[str]:
     same = [n for n, run in history.items() if run.run_id is not None and run.run_id == new.run_id]
     return [f"the run is compared with itself: `{name}` is in its history" for name in same]
+
+
+def _in_part(new: Observation) -> list[str]:
+    """Say where windows were left out of the throughput: the others may be another kind."""
+    tokens = new.windows.get("tokens", ())
+    known = sum(value is not None for value in tokens)
+    if known in (0, len(tokens)):
+        return []
+    return [f"trained tokens are known in {known} of {len(tokens)} steady windows only"]
 
 
 def _unheard_of(rows: Sequence[MetricVerdict], settings: Settings) -> list[str]:

@@ -193,8 +193,20 @@ def _metric(
     known = np.isfinite(top) & np.isfinite(bottom) & (bottom > 0)
     if not known.any():
         return Metric(name, unit, defaults, None, "it is unknown in every window")
+    impossible = _impossible(float(top[known].sum()), defaults)
+    if impossible is not None:
+        return Metric(name, unit, defaults, None, impossible)
     conditions = {key: column[known] for key, column in _conditions(run).items()}
     return Metric(name, unit, defaults, Series(top[known], bottom[known], conditions))
+
+
+def _impossible(amount: float, defaults: MetricSettings) -> str | None:
+    """Return why an amount is no measurement: less than nothing, or no work at all."""
+    if amount < 0:
+        return "it is negative, which it cannot be"
+    if amount == 0 and defaults in (_RATE, _TIME):
+        return "nothing was trained in the steady windows"
+    return None
 
 
 def _conditions(run: Observation) -> dict[str, Floats]:
