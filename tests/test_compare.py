@@ -275,7 +275,7 @@ def test_runs_that_sync_at_other_steps_are_held_against_each_other_at_equal_trai
     assert ends == {"often": 64, "seldom": 64}
 
 
-def rewarded(path: Path, reward: Callable[[int], float]) -> Entrant:
+def rewarded(path: Path, reward: Callable[[int], float | None]) -> Entrant:
     """20 steps, a version each, with the mean reward and the mismatch that were logged."""
     t = Timeline(path)
     for step in range(1, 21):
@@ -283,7 +283,8 @@ def rewarded(path: Path, reward: Callable[[int], float]) -> Entrant:
         t.writer.marker("param_sync", lane="replica0", param_version=step - 1, ts_ns=at * S)
         t.step(step, at, end)
         t.trained(f"s{step}", at + 1, (60, 140), step)
-        for key, value in (("critic/rewards/mean", reward(step)), ("rollout_corr/kl", 3e-4)):
+        known = {"critic/rewards/mean": reward(step), "rollout_corr/kl": 3e-4}
+        for key, value in ((k, v) for k, v in known.items() if v is not None):
             t.writer.metric(key, value, step=step, ts_ns=(end - 1) * S)
     return entrant(path.name, t.open())
 
@@ -292,10 +293,11 @@ def rewarded(path: Path, reward: Callable[[int], float]) -> Entrant:
     ("after", "said"),
     [
         (lambda step: 0.5 if step < 15 else math.nan, "critic/rewards/mean is not a finite number"),
+        (lambda _: None, "the mean reward is not logged any more"),
         (lambda _: math.nan, "critic/rewards/mean is not a finite number"),
         (lambda step: 0.1 + 0.01 * (step % 2), "the mean reward is 0.105 instead of 0.505"),
     ],
-    ids=["at last", "always", "lower"],
+    ids=["at last", "gone", "always", "lower"],
 )
 def test_a_reward_that_is_lost_is_a_loss_of_quality_also_where_it_is_no_number(
     tmp_path, after, said

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tuning_logs import FEWER, SMOKE, STALER, baseline, experiment, finding, log, record
+from tuning_logs import DOCUMENT, FEWER, SMOKE, STALER, baseline, experiment, finding, log, record
 
 from rlinsight.errors import ConfigError
 from rlinsight.runs.tune.change import changed
@@ -72,6 +72,12 @@ def test_what_was_left_out_for_its_risk_is_tried_once_that_is_allowed():
 
 def test_a_finding_without_an_override_is_for_a_person():
     assert "for a person" in decide(log(SMOKE, baseline(finding("slow"))), Limits()).skipped.reason
+
+
+def test_the_same_number_written_otherwise_is_the_same_configuration():
+    whole = {**DOCUMENT, "overrides": {"a.b": 1}}
+    kept = record(1, "baseline", "kept", finding("again", "a.b=1.0"), document=whole)
+    assert "run 1 was of this configuration" in decide(log(SMOKE, kept), Limits()).skipped.reason
 
 
 def test_no_finding_is_a_plateau():

@@ -15,7 +15,6 @@ when the configuration that it leads to has been run already. The loop stops
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -142,7 +141,7 @@ def _possible(
 def _is_same(one: Record, document: Mapping[str, Any]) -> bool:
     if one.kind == "smoke" or one.decision in (None, "interrupted"):
         return False
-    return json.dumps(one.document, sort_keys=True) == json.dumps(document, sort_keys=True)
+    return one.document == document
 
 
 def _fruitless(log: Log) -> int:
