@@ -127,7 +127,8 @@ def test_a_mini_batch_that_is_not_full_is_an_optimizer_step_too():
     knobs = Knobs(mode="sync", train_batch=12, mini_batch=8)
     assert knobs.optimizer_steps == 2
     assert knobs.changed({"mini_batch": 6}).optimizer_steps == 2
-    assert knobs.changed({"mini_batch": 16}).optimizer_steps == 1
+    with pytest.raises(ConfigError, match=r"at most `train_batch` \(12\), found 16"):
+        knobs.changed({"mini_batch": 16})
 
 
 @pytest.mark.parametrize(

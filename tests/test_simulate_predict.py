@@ -167,6 +167,7 @@ def test_the_run_itself_leans_on_nothing():
         ({"token_budget": 2}, "token_budget"),
         ({"ppo_epochs": 2}, "ppo_epochs"),
         ({"validation_interval": 2}, "validation_interval"),
+        ({"checkpoint_interval": 2}, "checkpoint_interval"),
         ({"trainer_validates": True}, "hybrid_replicas"),
     ],
 )

@@ -122,18 +122,23 @@ class Knobs:
             step = named.get("sync_step", self.sync_step)
             named["train_batch"] = _product(named.get("mini_batch", self.mini_batch), step)
         found = replace(self, **cast("dict[str, Any]", named))
-        if self.mode == "separate_async" and {*moved, *({"train_batch"} & named.keys())}:
-            _check_cycle(found)
+        if moved or "train_batch" in named:
+            _check_batches(found)
         return found
 
 
-def _check_cycle(knobs: Knobs) -> None:
-    """Raise ConfigError for a train batch that is no cycle of separate_async, as verl does."""
+def _check_batches(knobs: Knobs) -> None:
+    """Raise ConfigError for a train batch that is no cycle of separate_async, or no mini-batch."""
     cycle = knobs.sync_step * knobs.mini_batch
-    if knobs.train_batch != cycle:
+    if knobs.mode == "separate_async" and knobs.train_batch != cycle:
         raise ConfigError(
             f"expected `train_batch` of `sync_step` x `mini_batch` ({cycle}) in separate_async, "
             f"found {knobs.train_batch}; set one of those, and the train batch follows"
+        )
+    if knobs.mode != "fully_async" and knobs.train_batch < knobs.mini_batch:
+        raise ConfigError(
+            f"expected `mini_batch` of at most `train_batch` ({knobs.train_batch}), found "
+            f"{knobs.mini_batch}"
         )
 
 

@@ -49,7 +49,8 @@ def leaps(calibration: Calibration, knobs: Knobs) -> tuple[Leap, ...]:
             _epochs(calibration, knobs),
             _concurrency(calibration, knobs), _tokens(calibration, knobs),
             _budget(calibration, knobs), _lengths(calibration, knobs),
-            _validation(calibration, knobs), _source(calibration),
+            _validation(calibration, knobs), _checkpoints(calibration, knobs),
+            _source(calibration),
         )
         if leap is not None
     )  # fmt: skip
@@ -161,6 +162,13 @@ def _validation(calibration: Calibration, knobs: Knobs) -> Leap | None:
     if _lends_unseen(calibration, knobs):
         return Leap("hybrid_replicas", "lending hybrid replicas was not measured", _HYBRID)
     return None
+
+
+def _checkpoints(calibration: Calibration, knobs: Knobs) -> Leap | None:
+    if not knobs.checkpoint_interval or calibration.saw("checkpoint_s"):
+        return None
+    reason = "the run never saved a checkpoint, so what one costs is unknown and left out"
+    return Leap("checkpoint_interval", reason, _LONGER)
 
 
 def _lends_unseen(calibration: Calibration, knobs: Knobs) -> bool:
