@@ -22,9 +22,11 @@ from rlinsight.analyzers.simulate.calibration import (
     Training,
     Uncertainty,
 )
+from rlinsight.analyzers.simulate.coarse_speed import with_speed
 from rlinsight.analyzers.simulate.fits import Fit
 from rlinsight.analyzers.simulate.knobs import Knobs
 from rlinsight.analyzers.simulate.lengths import LengthModel
+from rlinsight.analyzers.simulate.outside import demand
 from rlinsight.errors import TraceError
 
 #: Relative standard error that is assumed of what metrics only tell roughly.
@@ -67,12 +69,12 @@ def calibrate_metrics(metrics: pl.DataFrame, knobs: Knobs, run_id: str | None) -
         switch_to_rollout_s=means.get("timing_s/switch_to_rollout", 0.0),
         switch_to_trainer_s=means.get("timing_s/switch_to_trainer", 0.0),
     )
-    return Calibration(
+    guess = Calibration(
         knobs=knobs,
         lengths=lengths,
         validation_lengths=LengthModel(((1,),), knobs.max_response_length),
         prompt_tokens=prompt,
-        decode=_decode(means, knobs, lengths, train_s),
+        decode=_guess(means, knobs, mean, train_s),
         training=Training(0.0, train_s / tokens, tokens=(tokens, tokens), updates=1),
         costs=costs,
         uncertainty=Uncertainty(ROUGH, ROUGH),
@@ -87,6 +89,7 @@ def calibrate_metrics(metrics: pl.DataFrame, knobs: Knobs, run_id: str | None) -
             *_unlogged(means),
         ),
     )
+    return with_speed(guess, _wait(means))
 
 
 def _validation(means: dict[str, float], knobs: Knobs) -> float | None:
@@ -158,20 +161,21 @@ def _log_normal(mean: float, sigma: float, knobs: Knobs) -> LengthModel:
     return LengthModel(groups, knobs.max_response_length)
 
 
-def _decode(means: dict[str, float], knobs: Knobs, lengths: LengthModel, train_s: float) -> Decode:
-    """Return one speed for all concurrencies.
+def _guess(means: dict[str, float], knobs: Knobs, mean: float, train_s: float) -> Decode:
+    """Return one speed for all concurrencies, as if replicas were busy all of the time.
 
-    A batch of responses that are generated at once takes as long as its longest one. In sync
-    and colocate_async that is the wait for samples; elsewhere a cycle is training + wait, and
-    generation fills it.
+    Slots are filled anew, so that what is trained in a cycle flows through those that are in use.
+
+    Worked example: 8 responses of 100 tokens a replica in each cycle of 40 s, 4 of them at once:
+    each takes 20 s, 0.2 s a token.
     """
-    waited = means["timing_s/gen"] + means.get("timing_s/switch_wait", 0.0)
-    wait = waited / knobs.sync_step
-    period = wait if knobs.mode in ("sync", "colocate_async") else wait + train_s
-    replicas = (
-        knobs.hybrid_replicas if knobs.standalone_replicas == 0 else knobs.standalone_replicas
-    )
-    running = min(knobs.update_prompts * knobs.group_size / replicas, knobs.max_num_seqs)
-    rounds = max(1.0, knobs.update_prompts * knobs.group_size / replicas / knobs.max_num_seqs)
-    longest = means.get("response_length/max") or max(max(group) for group in lengths.groups)
-    return Decode(period / longest / rounds, 0.0, 0.0, max_running=running)
+    period = _wait(means) / knobs.sync_step + train_s
+    replicas = knobs.standalone_replicas or knobs.hybrid_replicas
+    share = knobs.update_prompts * knobs.group_size / replicas
+    running = min(demand(knobs), float(knobs.max_num_seqs))
+    return Decode(period * running / (share * mean), 0.0, 0.0, max_running=running)
+
+
+def _wait(means: dict[str, float]) -> float:
+    """Return the trainer's wait for samples in a version, in seconds."""
+    return means["timing_s/gen"] + means.get("timing_s/switch_wait", 0.0)

@@ -91,7 +91,7 @@ def _epochs(calibration: Calibration, knobs: Knobs) -> Leap | None:
 
 def _concurrency(calibration: Calibration, knobs: Knobs) -> Leap | None:
     seen = max(1.0, calibration.decode.max_running)
-    asked = min(float(knobs.max_num_seqs), _demand(knobs))
+    asked = min(float(knobs.max_num_seqs), demand(knobs))
     if asked <= seen * _SLACK:
         return None
     reason = (
@@ -104,7 +104,7 @@ def _concurrency(calibration: Calibration, knobs: Knobs) -> Leap | None:
     return Leap("concurrency", reason, _doublings("concurrency", asked, seen))
 
 
-def _demand(knobs: Knobs) -> float:
+def demand(knobs: Knobs) -> float:
     """Return the most responses that can be in flight per replica."""
     if knobs.mode == "fully_async":
         replicas = knobs.standalone_replicas
