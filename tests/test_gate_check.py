@@ -148,6 +148,21 @@ def test_lengths_beyond_those_of_the_baseline_are_not_judged_but_said(history):
     assert "the workload drifted" in step.reason
 
 
+#: The syncs of these runs take longer with longer responses.
+NO_SYNC = {"weight_sync_s": MetricSettings(skip=True)}
+
+
+def test_an_equal_lag_is_no_pass_of_a_throughput_that_was_not_compared(history):
+    result = judged(run(longer=3.0), *history, metrics=NO_SYNC)
+    assert metric(result, "lag_versions").verdict == "PASS"
+    assert (result.verdict, result.exit_code) == ("INACTIVE", 0)
+
+
+def test_a_check_that_is_not_about_throughput_passes_by_what_it_is_about(history):
+    skipped = {**NO_SYNC, **{name: MetricSettings(skip=True) for name in THROUGHPUT}}
+    assert judged(run(longer=3.0), *history, metrics=skipped).verdict == "PASS"
+
+
 # -- error and inactive: never a silent pass ------------------------------------------------
 
 
