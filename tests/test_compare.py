@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
@@ -179,6 +181,9 @@ def test_steps_of_other_sizes_count_in_samples():
 
 
 def test_no_common_part_says_why():
+    # Steps of 100 samples end at 0 and at 400; those of 8 reach from 24 to 240.
+    coarse = [Mark(0, 10, 0, 0), Mark(10, 20, 4, 400)]
+    assert "no samples in common" in common([marks(3, 30), coarse])
     assert "no steps in common" in common([marks(1, 5), marks(6, 9)])
     assert "numbered steps" in common([marks(1, 5), []])
 
@@ -276,3 +281,38 @@ def test_a_knob_that_no_run_has_is_refused(others):
     done = cli("compare", *places, "--knob", "train_batch_sise")
     assert done.code == 2
     assert "found `train_batch_sise`; did you mean `data.train_batch_size`?" in done.err
+
+
+def rewarded(path: Path, reward: Callable[[int], float | None]) -> Entrant:
+    """20 steps, a version each, with the mean reward and the mismatch that were logged."""
+    t = Timeline(path)
+    for step in range(1, 21):
+        at, end = 10 * step, 10 * step + 10
+        t.writer.marker("param_sync", lane="replica0", param_version=step - 1, ts_ns=at * S)
+        t.step(step, at, end)
+        t.trained(f"s{step}", at + 1, (60, 140), step)
+        known = {"critic/rewards/mean": reward(step), "rollout_corr/kl": 3e-4}
+        for key, value in ((k, v) for k, v in known.items() if v is not None):
+            t.writer.metric(key, value, step=step, ts_ns=(end - 1) * S)
+    return entrant(path.name, t.open())
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (lambda step: 0.5 if step < 15 else math.nan, "critic/rewards/mean is not a finite number"),
+        (lambda _: None, "the mean reward is not logged any more"),
+        (lambda _: math.nan, "critic/rewards/mean is not a finite number"),
+        (lambda step: 0.1 + 0.01 * (step % 2), "the mean reward is 0.105 instead of 0.505"),
+    ],
+    ids=["at last", "gone", "always", "lower"],
+)
+def test_a_reward_that_is_lost_is_a_loss_of_quality_also_where_it_is_no_number(
+    tmp_path, after, said
+):
+    before = rewarded(tmp_path / "before", lambda step: 0.5 + 0.01 * (step % 2))
+    diverged = rewarded(tmp_path / "after", after)
+    (loss,) = losses(before, diverged, compare([before, diverged]))
+    assert loss.startswith(said)
+    same = compare([diverged, diverged])
+    assert losses(diverged, diverged, same) == ()

@@ -75,6 +75,14 @@ def test_a_watched_metric_can_be_made_to_gate(history):
     assert (result.verdict, failed(result)) == ("FAIL", {"idle.trainer"})
 
 
+def test_a_later_pattern_that_says_nothing_of_skipping_skips_still(history):
+    chosen = {"weight_sync_s": MetricSettings(skip=True), "*": MetricSettings(relative=0.05)}
+    result = judged(run(slow={"weight_sync": 3}), *history, metrics=chosen)
+    assert "weight_sync_s" not in {m.name for m in result.metrics}
+    again = {**chosen, "weight_*": MetricSettings(skip=False)}
+    assert metric(judged(run(), *history, metrics=again), "weight_sync_s").verdict == "PASS"
+
+
 def test_a_change_within_the_corridor_passes_however_sure(history):
     wide = {name: MetricSettings(relative=0.9) for name in THROUGHPUT}
     assert judged(run(slow={"update_actor": 1.6}), *history, metrics=wide).verdict == "PASS"
@@ -138,6 +146,21 @@ def test_lengths_beyond_those_of_the_baseline_are_not_judged_but_said(history):
     step = metric(result, "step_time_s")
     assert (step.verdict, result.workload.matchable) == ("INACTIVE", False)
     assert "the workload drifted" in step.reason
+
+
+#: The syncs of these runs take longer with longer responses.
+NO_SYNC = {"weight_sync_s": MetricSettings(skip=True)}
+
+
+def test_an_equal_lag_is_no_pass_of_a_throughput_that_was_not_compared(history):
+    result = judged(run(longer=3.0), *history, metrics=NO_SYNC)
+    assert metric(result, "lag_versions").verdict == "PASS"
+    assert (result.verdict, result.exit_code) == ("INACTIVE", 0)
+
+
+def test_a_check_that_is_not_about_throughput_passes_by_what_it_is_about(history):
+    skipped = {**NO_SYNC, **{name: MetricSettings(skip=True) for name in THROUGHPUT}}
+    assert judged(run(longer=3.0), *history, metrics=skipped).verdict == "PASS"
 
 
 # -- error and inactive: never a silent pass ------------------------------------------------
@@ -256,6 +279,41 @@ def test_a_logged_nan_is_an_error():
     assert (row.verdict, row.reason) == ("ERROR", "it is not a finite number at 2 steps")
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "name", "why"),
+    [
+        ("lag", -8.0, "lag_versions", "it is negative, which it cannot be"),
+        ("samples", 0.0, "samples_per_s", "nothing was trained in the steady windows"),
+        ("step_s", 0.0, "step_time_s", "nothing was trained in the steady windows"),
+    ],
+)
+def test_what_cannot_be_is_an_error_and_no_improvement(history, column, value, name, why):
+    """Also where the run is compared with another of the same kind: both measured nothing."""
+    whole = run()
+    constant = (value,) * whole.count
+    broken = replace(whole, windows={**whole.windows, column: constant})
+    for past in (history, [broken]):
+        row = metric(judged(broken, *past), name)
+        assert (row.verdict in ("ERROR", "INACTIVE"), row.change) == (True, None)
+        assert why in row.reason
+    assert judged(broken, *history).exit_code == 2
+    assert metric(judged(whole, broken), name).verdict == "INACTIVE"
+
+
+def test_no_lag_and_no_idle_time_are_measurements(history):
+    none = replace(history[0], windows={**history[0].windows, "lag": (0.0,) * history[0].count})
+    assert metric(judged(none, none), "lag_versions").verdict == "PASS"
+    assert metric(judged(history[0], none), "lag_versions").verdict == "FAIL"
+
+
+def test_windows_that_are_left_out_are_said(history):
+    whole = run()
+    tokens = tuple(None if i > 5 else value for i, value in enumerate(whole.windows["tokens"]))
+    result = judged(replace(whole, windows={**whole.windows, "tokens": tokens}), *history)
+    assert "trained tokens are known in 6 of 23 steady windows only" in result.doubts
+    assert not any("are known in" in doubt for doubt in judged(whole, *history).doubts)
+
+
 # -- acknowledged --------------------------------------------------------------------------
 
 
@@ -280,6 +338,14 @@ def test_an_acknowledged_change_does_not_fail(history):
 def test_an_acknowledgement_covers_no_more_than_it_says(history, changes):
     slow = run(slow={"update_actor": 1.6})
     assert judged(slow, *history, acknowledged=known(**changes)).exit_code == 1
+
+
+def test_an_acknowledgement_that_was_renewed_counts_beside_the_old_one(history):
+    slow = run(slow={"update_actor": 1.6})
+    old, new = known(until=date(2026, 6, 1)), known(reason="still agreed")
+    result = judged(slow, *history, acknowledged=(*old, *new))
+    assert result.exit_code == 0
+    assert metric(result, "step_time_s").acknowledged.reason == "still agreed"
 
 
 def test_the_last_day_counts(history):

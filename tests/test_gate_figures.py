@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from gating import ROOT, cli
 
 from rlinsight.analyzers.gate.figures import figures_observation
+from rlinsight.analyzers.gate.metrics import metrics
 
 
 def figure(name: str, value: float | None, unit: str, **bounds) -> dict:
@@ -105,6 +107,31 @@ def test_a_figure_that_is_gone_is_an_error(tmp_path, baseline):
     del found["figures"][0]
     done = cli("check", folder(tmp_path / "new", found), "--baseline", store, "--json")
     assert (done.code, done.json["verdict"]) == (2, "ERROR")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"yardstick_s": None}, {"unit": "us"}],
+    ids=["the yardstick was lost", "another unit"],
+)
+def test_figures_of_different_units_are_not_compared(tmp_path, changes):
+    """300 ns beside 3e-6 yardsticks, or beside 300 us, would pass or fail by their units alone."""
+    changes = {"yardstick_s": 0.1, "unit": "ns", **changes}
+    old = document(yardstick_s=0.1 if changes["yardstick_s"] is None else None)
+    new = document(yardstick_s=None)
+    new["figures"][0]["unit"] = changes["unit"]
+    store = tmp_path / "baselines"
+    cli("baseline", "add", folder(tmp_path / "old", old), "--to", store)
+    done = cli("check", folder(tmp_path / "new", new), "--baseline", store, "--json")
+    assert (done.code, done.json["verdict"]) == (2, "ERROR")
+    span = next(row for row in done.json["metrics"] if row["name"] == "recording: span")
+    assert span["change"] is None
+    assert f"in `{changes['unit']}`" in span["reason"]
+
+
+def test_a_figure_that_is_no_number_says_so():
+    found = metrics(figures_observation([document(span_ns=math.nan)]))
+    assert found["recording: span"].why == "it is not a finite number"
 
 
 def test_our_benchmarks_print_what_the_gate_reads(tmp_path):

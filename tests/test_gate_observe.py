@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
-from gating import SAMPLES, gate_runs
+from gating import SAMPLES, gate_runs, judged, metric
 from timelines import S, Timeline
 
 import rlinsight
@@ -124,12 +124,53 @@ def timeline(path: Path, versions: int, step_s: float = 10.0, **header) -> Timel
     return t
 
 
+def validating(path: Path, versions: int) -> Timeline:
+    """Steps of 10 s, every fifth with a validation of 4 s after it."""
+    t, at = Timeline(path), 0.0
+    for i in range(versions):
+        t.writer.marker("param_sync", lane="replica0", param_version=i, ts_ns=round(at * S))
+        t.step(i, at, at + 10)
+        t.trained(f"s{i}", at + 1, (60, 140 + i % 3), i)
+        at += 10
+        if i % 5 == 4:
+            t.span("trainer", "validate", at, at + 4, step=i)
+            at += 4
+    return t
+
+
+def test_a_longer_run_is_matched_at_the_same_share_of_validations(tmp_path):
+    """Its windows are added up in groups, and a group has no more validations per window."""
+    runs = []
+    for name, versions in (("short", 60), ("long", 240)):
+        t = validating(tmp_path / name, versions)
+        t.writer.close()
+        runs.append(observe(rlinsight.open(tmp_path / name)))
+    short, long = runs
+    assert long.count <= MOST < 240
+    assert max(long.windows["validations"]) < 1
+    row = metric(judged(long, short), "samples_per_s")
+    assert row.matched
+    assert row.relative == pytest.approx(0, abs=0.03)  # a rate is not linear in the share
+
+
 def test_many_windows_are_added_up_in_groups(tmp_path):
     t = timeline(tmp_path / "t", 200)
     run = observe(t.open())
     assert MOST / 2 < run.count <= MOST
     assert sum(run.windows["samples"]) == pytest.approx(200, abs=2)
     assert values(run)["step_time_s"] == pytest.approx(10.0)
+
+
+def test_unknown_lengths_in_a_group_of_windows_are_as_long_as_its_others(tmp_path):
+    """200 steps of 200 tokens in 10 s on two devices; of every second one the length is unknown."""
+    t = Timeline(tmp_path / "t")
+    for i in range(200):
+        t.step(i, 10 * i, 10 * i + 10)
+        t.trained(f"s{i}", 10 * i + 1, (60, None if i % 2 else 140), i)
+        t.writer.marker("param_sync", lane="replica0", param_version=i, ts_ns=10 * i * S)
+    run = observe(t.open())
+    assert run.count <= MOST
+    assert values(run)["tokens_per_s_per_device"] == pytest.approx(10.0, rel=0.02)
 
 
 def test_the_sliver_at_the_end_joins_its_neighbour(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,19 @@ from timelines import TOPOLOGY, Timeline
 
 import rlinsight
 from rlinsight.analyzers.simulate import Calibration, simulate
+from rlinsight.analyzers.simulate.calibrate import _training_requests
+from rlinsight.analyzers.simulate.calibration import Uncertainty
 from rlinsight.analyzers.simulate.coarse import calibrate_metrics
 from rlinsight.analyzers.simulate.fit import explained, non_negative, standard_error
 from rlinsight.analyzers.simulate.fit_decode import decoding, fit_decode, start_times
-from rlinsight.analyzers.simulate.fit_training import fit_training
+from rlinsight.analyzers.simulate.fit_training import fit_training, step_table
 from rlinsight.analyzers.simulate.knobs import Knobs
 from rlinsight.analyzers.simulate.lengths import LengthModel
+from rlinsight.analyzers.simulate.overrides import unmodelled
 from rlinsight.analyzers.simulate.pace import token_times, update_seconds
+from rlinsight.analyzers.simulate.predict import simulate_run
 from rlinsight.analyzers.simulate.speed import times_beside
+from rlinsight.analyzers.tables import read_tables
 from rlinsight.errors import ConfigError, TraceError
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
@@ -93,6 +99,42 @@ def test_what_a_free_slot_takes_longer_is_transport():
     held, transport = start_times(requests(*rows), capacity=1)
     assert held.value == pytest.approx(0.2)
     assert transport.value == pytest.approx(0.3)
+
+
+def test_requests_of_a_validation_that_never_ended_are_no_training_requests(tmp_path):
+    """Cut off in a validation: its requests, at four times the pace, say nothing of training."""
+    line = Timeline(tmp_path / "t", mode="fully_async")
+    for i in range(8):
+        line.gen(10 * i, 10 * i + 8, response_tokens=81)
+    line.span("trainer", "validate", 80, None)
+    for i in range(6):
+        line.gen(81 + i, 83 + i, response_tokens=81, validate=i > 2)
+    found = _training_requests(read_tables(line.open()))
+    assert found["end_ns"].to_list() == [(10 * i + 8) * S for i in range(8)]
+
+
+def test_samples_of_unknown_length_are_as_long_as_the_others_of_their_step(tmp_path):
+    line = Timeline(tmp_path / "t", mode="fully_async")
+    line.step(1, 0, 10)
+    line.trained("a", 1, (10, 90), 1)
+    line.trained("b", 1, (10, 190), 1)
+    line.trained("c", 1, (10, None), 1)
+    line.step(2, 10, 20)
+    line.trained("d", 11, (10, 90), 2)
+    tables = read_tables(line.open())
+    found = step_table(tables.spans, tables.steps, tables.samples).sort("step")
+    assert found["tokens"].to_list() == [450, 100]
+
+
+def test_what_a_run_does_that_is_not_simulated_is_noted():
+    config = {
+        "async_training": {"use_dynamic_resource_scheduling": True},
+        "algorithm": {"filter_groups": {"enable": True}},
+    }
+    scheduling, filtering = unmodelled(config)
+    assert "`async_training.use_dynamic_resource_scheduling` is on" in scheduling
+    assert "`algorithm.filter_groups.enable` is on" in filtering
+    assert unmodelled({"algorithm": {"filter_groups": {"enable": False}}}) == ()
 
 
 def steps(*rows: tuple[float, int, int]) -> pl.DataFrame:
@@ -246,6 +288,100 @@ def test_metrics_alone_give_a_coarser_calibration():
     assert found.outside[-1].about == "calibration"
     # 40 s of generation, 20 s of training, 3 s of sync.
     assert found.step_s.value == pytest.approx(63, rel=0.15)
+
+
+@pytest.mark.parametrize("prefix", ["", "timing_s/"], ids=["once", "twice, as fully_async"])
+def test_the_sync_of_fully_async_is_found_in_its_metrics(prefix):
+    metrics = logged(
+        **{
+            "response_length/mean": 500.0, "timing_s/gen": 40.0, "timing_s/update_actor": 20.0,
+            f"timing_s/{prefix}param_sync": 3.0, "timing_s/save_checkpoint": 9.0,
+        }
+    )  # fmt: skip
+    knobs = Knobs(mode="fully_async", rollout_devices=1)
+    calibration = calibrate_metrics(metrics, knobs, "run")
+    assert calibration.costs.sync_s == 3.0
+    assert not any("is logged" in note for note in calibration.notes)
+
+
+def test_the_switches_of_separate_async_are_found_in_its_metrics():
+    metrics = logged(
+        **{
+            "response_length/mean": 500.0, "timing_s/gen": 40.0, "timing_s/update_actor": 20.0,
+            "timing_s/switch_to_rollout": 4.0, "timing_s/switch_to_trainer": 1.0,
+        }
+    )  # fmt: skip
+    knobs = Knobs(mode="separate_async", rollout_devices=1)
+    costs = calibrate_metrics(metrics, knobs, "run").costs
+    assert (costs.switch_to_rollout_s, costs.switch_to_trainer_s) == (4.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "key"),
+    [
+        ("sync", "timing_s/testing"),
+        ("separate_async", "timing_s/testing"),
+        ("fully_async", "rollouter/validate_time"),
+    ],
+)
+def test_a_validation_takes_as_long_as_its_metric_says(mode, key):
+    values = {
+        "response_length/mean": 50.0, "timing_s/gen": 20.0, "timing_s/update_actor": 20.0, key: 60.0
+    }  # fmt: skip
+    rollout = 0 if mode == "sync" else 1
+    knobs = Knobs(mode=mode, rollout_devices=rollout, validation_interval=2)
+    account = simulate_run(calibrate_metrics(logged(**values), knobs, "run"), knobs, 0, 6)
+    assert account.validations == 3
+    assert account.validation_s / 3 == pytest.approx(60, rel=0.35)  # known to 15 %, one draw
+    del values[key]
+    account = simulate_run(calibrate_metrics(logged(**values), knobs, "run"), knobs, 0, 6)
+    assert account.validations == 0
+
+
+def test_waiting_for_lent_replicas_is_waiting_too():
+    values = {"response_length/mean": 500.0, "timing_s/gen": 10.0, "timing_s/update_actor": 20.0}
+    knobs = Knobs(mode="separate_async", rollout_devices=1)
+    alone = calibrate_metrics(logged(**values), knobs, "run").decode.base_s
+    lent = calibrate_metrics(logged(**values, **{"timing_s/switch_wait": 30.0}), knobs, "run")
+    assert lent.decode.base_s > 1.3 * alone  # 60 s a step instead of 30 s
+
+
+@pytest.mark.parametrize(
+    ("settings", "wait_s"),
+    [
+        ({"mode": "sync"}, 40.0),
+        ({"mode": "colocate_async"}, 40.0),
+        ({"mode": "separate_async", "rollout_devices": 2}, 10.0),
+        ({"mode": "fully_async", "rollout_devices": 2, "staleness_threshold": 0.0}, 30.0),
+        ({"mode": "fully_async", "rollout_devices": 2, "staleness_threshold": 0.5}, 30.0),
+    ],
+)
+def test_a_run_of_metrics_alone_waits_in_its_simulation_as_long_as_was_logged(settings, wait_s):
+    """What speed that is depends on the mode and the quota: 8 slots or 32 may be in use."""
+    knobs = Knobs(**{"train_batch": 16, "mini_batch": 16, "group_size": 4, "max_num_seqs": 16,
+                     **settings})  # fmt: skip
+    metrics = logged(
+        **{
+            "response_length/mean": 200.0, "response_length/max": 800.0, "timing_s/gen": wait_s,
+            "timing_s/update_actor": 40.0, "timing_s/update_weights": 1.0,
+        }
+    )  # fmt: skip
+    calibration = replace(calibrate_metrics(metrics, knobs, "run"), uncertainty=Uncertainty())
+    found = simulate(replace(calibration, fits=()), seeds=(1, 2, 3), versions=20)
+    waits = found.trainer_wait_share.value * found.step_s.value
+    # A version is a step here; the driver takes no time, so that little is outside of steps.
+    assert waits == pytest.approx(
+        wait_s, rel=0.15, abs=3.0
+    )  # of other seeds than the speed was found with
+
+
+def test_no_wait_at_all_is_a_speed_that_is_hardly_waited_for():
+    knobs = Knobs(mode="fully_async", rollout_devices=2, staleness_threshold=0.5, group_size=4)
+    metrics = logged(
+        **{"response_length/mean": 200.0, "timing_s/gen": 0.0, "timing_s/update_actor": 40.0}
+    )
+    found = simulate(calibrate_metrics(metrics, knobs, "run"), seeds=(1, 2, 3))
+    assert found.trainer_wait_share.value < 0.1
 
 
 def test_metrics_without_lengths_cannot_be_used():

@@ -114,6 +114,39 @@ def test_what_verl_would_refuse_is_refused(change, message):
         of_sample("fully_async").changed(change)
 
 
+@pytest.mark.parametrize("change", [{"train_batch": 16}, {"train_batch": 16, "sync_step": 2}])
+def test_a_train_batch_that_is_no_whole_cycle_is_refused_in_separate_async(change):
+    with pytest.raises(ConfigError, match=r"`sync_step` x `mini_batch` \(8\)"):
+        of_sample("separate_async").changed(change)
+    whole = of_sample("separate_async").changed({"train_batch": 16, "mini_batch": 8})
+    assert whole.optimizer_steps == 1
+
+
+def test_a_mini_batch_that_is_not_full_is_an_optimizer_step_too():
+    # verl pads the batch up to whole mini-batches.
+    knobs = Knobs(mode="sync", train_batch=12, mini_batch=8)
+    assert knobs.optimizer_steps == 2
+    assert knobs.changed({"mini_batch": 6}).optimizer_steps == 2
+    with pytest.raises(ConfigError, match=r"at most `train_batch` \(12\), found 16"):
+        knobs.changed({"mini_batch": 16})
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({"data_parallel_size": 2}, "`data_parallel_size` 2"),
+        ({"pipeline_model_parallel_size": 4}, "`pipeline_model_parallel_size` 4"),
+        ({"disaggregation": {"enabled": True}}, "found them apart"),
+    ],
+)
+def test_replicas_of_several_engines_are_not_taken_for_several_replicas(settings, found):
+    """8 devices at data parallelism 2 are 4 replicas of verl, not 8."""
+    rollout = {"nnodes": 1, "n_gpus_per_node": 8, "tensor_model_parallel_size": 1}
+    config = {"actor_rollout_ref": {"rollout": {**rollout, **settings}}}
+    with pytest.raises(ConfigError, match=found):
+        knobs_of_run("separate_async", config)
+
+
 def test_other_modes_cannot_be_simulated():
     with pytest.raises(ConfigError, match="found `one_step_off`"):
         knobs_of_run("one_step_off", {})

@@ -47,6 +47,21 @@ def test_the_recorded_throughput_lies_in_the_predicted_interval(reproduced):
     assert row.simulated.low < row.recorded < row.simulated.high
 
 
+def test_a_resumed_run_is_not_simulated_from_its_first_version():
+    """Version 1,000,000 was never seen by this run, and no question is too large because of it."""
+    trace = rlinsight.open(SAMPLES / "fully_async")
+    report = trace.analyze()
+    calibration = Calibration.from_report(trace, report)
+    first, last = report.window.versions
+    shifted = tuple(1_000_000 + version for version in (first, last))
+    later = replace(report, window=replace(report.window, versions=shifted))
+    prediction, _ = reproduce(calibration, later, seeds=(0, 1))
+    again, _ = reproduce(calibration, report, seeds=(0, 1))
+    assert prediction.versions == again.versions
+    same = pytest.approx(again.tokens_per_s.value, rel=0.05)
+    assert prediction.tokens_per_s.value == same
+
+
 def test_the_same_seeds_give_the_same_prediction():
     calibration = job("fully_async", lengths=(1, 5, 9), staleness_threshold=0.5)
     again = simulate(calibration, versions=6)
@@ -152,6 +167,7 @@ def test_the_run_itself_leans_on_nothing():
         ({"token_budget": 2}, "token_budget"),
         ({"ppo_epochs": 2}, "ppo_epochs"),
         ({"validation_interval": 2}, "validation_interval"),
+        ({"checkpoint_interval": 2}, "checkpoint_interval"),
         ({"trainer_validates": True}, "hybrid_replicas"),
     ],
 )

@@ -5,10 +5,12 @@ A response takes 3 s however many run, an update 5 s, a sync 1 s, a poll 2 s.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from simulated import job, marks, world
 
-from rlinsight.analyzers.simulate import simulate
+from rlinsight.analyzers.simulate import predict_change, simulate
 from rlinsight.analyzers.simulate.account import Account
 from rlinsight.analyzers.simulate.replay import ReplayBuffer
 from rlinsight.analyzers.simulate.separate_async import SeparateAsync, SwitchPolicy
@@ -158,3 +160,15 @@ def test_the_switch_lends_idle_trainer_devices():
     lent = simulate(job("separate_async", **slow, hybrid_switch=True), seeds=(0,), versions=6)
     assert lent.tokens_per_s.value > 1.3 * alone.tokens_per_s.value
     assert lent.trainer_idle_ratio.value < alone.trainer_idle_ratio.value
+
+
+def test_replicas_that_were_never_lent_take_a_sync_to_wake():
+    """A run that had no reason to lend them says nothing of what it takes, and it is not free."""
+    slow = {"lengths": (12,), "train_s": 1.0, "train_batch": 4, "max_num_seqs": 1}
+    work = job("separate_async", **slow, costs={"sync_s": 6.0, "switch_to_trainer_s": 1.0})
+    assumed = predict_change(work, {"hybrid_switch": True})
+    assert "hybrid_replicas" in {leap.about for leap in assumed.after.outside}
+    seen = replace(work, costs=replace(work.costs, switch_to_rollout_s=6.0))
+    known = predict_change(seen, {"hybrid_switch": True})
+    assert "hybrid_replicas" not in {leap.about for leap in known.after.outside}
+    assert assumed.tokens_per_s.value == known.tokens_per_s.value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tuning_logs import FEWER, SMOKE, STALER, baseline, experiment, finding, log, record
+from tuning_logs import DOCUMENT, FEWER, SMOKE, STALER, baseline, experiment, finding, log, record
 
 from rlinsight.errors import ConfigError
 from rlinsight.runs.tune.change import changed
@@ -59,8 +59,25 @@ def test_what_may_cost_quality_is_left_out_unless_it_is_allowed():
     assert decide(found, Limits(allow_quality_risk=True)).candidate == STALER
 
 
+def test_what_was_left_out_for_its_risk_is_tried_once_that_is_allowed():
+    found = log(SMOKE, baseline(STALER))
+    skipped = decide(found, Limits()).skipped
+    continued = replace(found, skipped=(skipped,))
+    assert "every finding" in decide(continued, Limits()).reason
+    assert decide(continued, Limits(allow_quality_risk=True)).candidate == STALER
+    refused = replace(skipped, reason="preflight refuses it: 3 do not divide")
+    again = replace(found, skipped=(skipped, refused))
+    assert "every finding" in decide(again, Limits(allow_quality_risk=True)).reason
+
+
 def test_a_finding_without_an_override_is_for_a_person():
     assert "for a person" in decide(log(SMOKE, baseline(finding("slow"))), Limits()).skipped.reason
+
+
+def test_the_same_number_written_otherwise_is_the_same_configuration():
+    whole = {**DOCUMENT, "overrides": {"a.b": 1}}
+    kept = record(1, "baseline", "kept", finding("again", "a.b=1.0"), document=whole)
+    assert "run 1 was of this configuration" in decide(log(SMOKE, kept), Limits()).skipped.reason
 
 
 def test_no_finding_is_a_plateau():

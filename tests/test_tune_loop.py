@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,27 @@ def test_a_larger_budget_continues_a_tuning_that_stopped_for_it(tmp_path):
     done = tune(load(tmp_path / "tuning.json"), Limits(max_runs=3), machine.effects())
     assert len(machine.started) == 4
     assert done.kept.document["resources"]["rollout"]["nodes"] == 3
+
+
+def test_the_days_until_somebody_looks_at_a_cut_off_run_are_no_hours_of_runs(tmp_path):
+    """Killed in its second minute, continued on Monday: one minute counts, not the week-end."""
+    machine = Machine()
+    cut = experiment(2, FEWER, None, began_s=7200.0, ended_s=None, measured=None)
+    found = log(SMOKE, baseline(FEWER), cut, folder=str(tmp_path))
+    adopt = replace(machine.effects(), adopt=lambda _: Run(Ended(None, 7260.0)))
+    done = tune(found, Limits(max_runs=1, hours=2), adopt)
+    assert (done.records[2].decision, done.records[2].ended_s) == ("interrupted", 7260.0)
+    never = replace(machine.effects(), adopt=lambda _: Run(Ended(None, None)))
+    assert tune(found, Limits(max_runs=1), never).records[2].ended_s == 7200.0
+
+
+def test_the_best_configuration_is_written_where_the_loop_was_killed_before_it(tmp_path):
+    machine = Machine()
+    kept = experiment(2, FEWER, "kept")
+    tune(log(SMOKE, baseline(FEWER), kept, folder=str(tmp_path)), Limits(max_runs=2),
+         machine.effects())  # fmt: skip
+    best = yaml.safe_load((tmp_path / "best.yaml").read_text())
+    assert best["resources"]["rollout"]["nodes"] == 3
 
 
 def test_the_log_is_replaced_as_a_whole(tmp_path):

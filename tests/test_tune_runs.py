@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from gating import gate_runs
 
+import rlinsight
 from rlinsight.runs.tune import child
 from rlinsight.runs.tune.child import Ended
 from rlinsight.runs.tune.measure import judged, measured
@@ -43,13 +45,34 @@ def test_what_cannot_be_used_says_why(tmp_path):
     assert "raise `steps`" in measured(short, 0, "per-device").problem
 
 
+def test_a_run_that_recorded_nothing_is_a_problem_and_no_end_of_the_tuning(tmp_path):
+    good, empty = recorded(tmp_path / "a", 1), tmp_path / "b"
+    with rlinsight.TraceWriter(empty, mode="fully_async", topology=gate_runs.TOPOLOGY):
+        pass
+    update_manifest(empty, exit_code=0, ended_ns=7_000_000_000)
+    assert "cannot be analyzed" in measured(str(empty), 0, "per-device").problem
+    found = judged(good, str(empty), "per-device")
+    assert found.real is None
+    assert "cannot be compared" in found.reason
+
+
 # -- the process ---------------------------------------------------------------------------
 
 
 def test_a_run_that_an_earlier_loop_started_is_read_from_its_trace(tmp_path):
     trace = recorded(tmp_path / "a", 1)
     assert child.Adopted(trace).wait() == Ended(0, 7.0)
-    assert child.Adopted(str(tmp_path / "none")).wait().exit_code is None
+    assert child.Adopted(str(tmp_path / "none")).wait() == Ended(None, None)
+
+
+def test_a_run_that_was_cut_off_ended_with_its_last_sign_of_life(tmp_path):
+    trace = tmp_path / "a"
+    gate_runs.write(trace, gate_runs.Kind(steps=3), seed=1)
+    update_manifest(trace, ended_ns=None)
+    for path in trace.rglob("*"):
+        os.utime(path, (5000.0, 5000.0))
+    os.utime(trace / "manifest.json", (6000.0, 6000.0))
+    assert child.Adopted(str(trace)).wait() == Ended(None, 6000.0)
 
 
 def test_a_run_is_the_command_line_in_a_process_of_its_own(tmp_path):

@@ -182,7 +182,8 @@ def _place_of(name: str) -> tuple[bool, bool, bool]:
 
 
 def _sheet(run: Observation) -> Sheet:
-    wanted = [name for name in QUALITY if name.removeprefix(LOGGED) in run.logged]
+    keys = run.logged.keys() | run.not_finite.keys()
+    wanted = [name for name in QUALITY if name.removeprefix(LOGGED) in keys]
     found: dict[str, Metric] = metrics(run, wanted)
     waiting = waits(run)
     return Sheet(run, found if waiting is None else {**found, waiting.name: waiting})

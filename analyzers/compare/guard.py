@@ -4,7 +4,8 @@
 |---|---|
 | `rollout_corr/kl` | its level rose (healthy, raised, broken) |
 | effective sample size | it collapsed, and had not before |
-| mean reward | it is really lower over the steps that both runs have |
+| mean reward | it is really lower over the steps that both runs have, or not logged any more |
+| reward, kl, entropy | not a finite number at some steps, and was one at all of the kept run's |
 | validation accuracy | more than `ACCURACY` lower at the last training step that both know |
 | reward volatility | more than `VOLATILITY` times what it was |
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from rlinsight.analyzers.compare.compare import QUALITY
 from rlinsight.analyzers.compare.curves import Curve
 from rlinsight.analyzers.compare.entrant import Entrant
 from rlinsight.analyzers.compare.result import Comparison
@@ -26,6 +28,7 @@ from rlinsight.analyzers.gate.settings import LOGGED
 ACCURACY: Final = 0.05
 ACCURACY_SHARE: Final = 0.10
 VOLATILITY: Final = 2.0
+_REWARD: Final = "critic/rewards/mean"
 _LEVELS: Final = ("healthy", "raised", "broken")
 
 
@@ -35,6 +38,8 @@ def losses(before: Entrant, after: Entrant, found: Comparison) -> tuple[str, ...
         *_mismatch(before, after),
         *_collapse(before, after),
         *_reward(found, after.name),
+        *_unknown(before, after),
+        *_diverged(before, after),
         *_accuracy(before, after),
         *_volatility(before, after),
     )
@@ -58,13 +63,29 @@ def _collapse(before: Entrant, after: Entrant) -> Iterator[str]:
 
 
 def _reward(found: Comparison, name: str) -> Iterator[str]:
-    row = found.row(f"{LOGGED}critic/rewards/mean")
+    row = found.row(LOGGED + _REWARD)
     place = [run.name for run in found.runs].index(name)
     cell = None if row is None else row.cells[place]
     if cell is not None and cell.direction == "worse":
         assert cell.value is not None
         assert cell.reference is not None
         yield f"the mean reward is {cell.value:.3g} instead of {cell.reference:.3g}"
+
+
+def _unknown(before: Entrant, after: Entrant) -> Iterator[str]:
+    """Without a reward nobody sees what a change cost."""
+    logged = {*after.whole.logged, *after.whole.not_finite}
+    if _REWARD in before.whole.logged and _REWARD not in logged:
+        yield "the mean reward is not logged any more"
+
+
+def _diverged(before: Entrant, after: Entrant) -> Iterator[str]:
+    """What is no number has no level to compare: that it is none is the loss."""
+    old, new = before.whole.not_finite, after.whole.not_finite
+    for name in QUALITY:
+        key = name.removeprefix(LOGGED)
+        if new.get(key) and not old.get(key):
+            yield f"{key} is not a finite number at {new[key]} steps"
 
 
 def _accuracy(before: Entrant, after: Entrant) -> Iterator[str]:

@@ -63,7 +63,8 @@ def common(runs: Sequence[Sequence[Mark]]) -> Common | str:
     if not all(places):
         return "runs train different numbers of samples per step, and not every run recorded them"
     first, last = max(min(one) for one in places), min(max(one) for one in places)
-    if first > last:
+    inside = (any(first <= at <= last for at in one) for one in places)
+    if not all(inside):
         return f"the steady windows have no {unit} in common"
     return Common(first, last, unit)
 

@@ -14,7 +14,7 @@ from rlinsight.analyzers.gate.metrics import metrics
 from rlinsight.analyzers.gate.names import unknown_metrics
 from rlinsight.analyzers.gate.observation import Observation
 from rlinsight.analyzers.gate.result import Acceptance, CheckResult, MetricVerdict
-from rlinsight.analyzers.gate.settings import LOGGED, MetricSettings, Settings
+from rlinsight.analyzers.gate.settings import LOGGED, Acknowledged, MetricSettings, Settings
 from rlinsight.analyzers.gate.workload import workload
 
 
@@ -48,7 +48,12 @@ def check(
         metrics=tuple(_acknowledged(row, settings, today) for row in verdicts),
         workload=work,
         attribution=attribution(new, runs) if runs else None,
-        doubts=(*new.doubts, *_itself(new, history), *unknown_metrics(new, runs, settings)),
+        doubts=(
+            *new.doubts,
+            *_itself(new, history),
+            *_in_part(new),
+            *unknown_metrics(new, runs, settings),
+        ),
         alpha=settings.alpha,
         correction=settings.correction,
     )
@@ -57,6 +62,15 @@ def check(
 def _itself(new: Observation, history: Mapping[str, Observation]) -> list[str]:
     same = [n for n, run in history.items() if run.run_id is not None and run.run_id == new.run_id]
     return [f"the run is compared with itself: `{name}` is in its history" for name in same]
+
+
+def _in_part(new: Observation) -> list[str]:
+    """Say where windows were left out of the throughput: the others may be another kind."""
+    tokens = new.windows.get("tokens", ())
+    known = sum(value is not None for value in tokens)
+    if known in (0, len(tokens)):
+        return []
+    return [f"trained tokens are known in {known} of {len(tokens)} steady windows only"]
 
 
 def _names(sheets: Sequence[Sheet], settings: Settings) -> list[str]:
@@ -81,14 +95,19 @@ def _matching(names: Mapping[str, None], pattern: str) -> list[str]:
 
 
 def _acknowledged(row: MetricVerdict, settings: Settings, today: date) -> MetricVerdict:
+    """Note who accepted a failure: what still holds, before what has expired."""
     if row.verdict != "FAIL":
         return row
-    for known in settings.acknowledged:
-        small = known.up_to is None or (
-            row.relative is not None and abs(row.relative) <= known.up_to
-        )
-        if fnmatchcase(row.name, known.metric) and small:
-            return replace(
-                row, acknowledged=Acceptance(known.reason, known.until, today > known.until)
-            )
-    return row
+    covering = [
+        Acceptance(known.reason, known.until, today > known.until)
+        for known in settings.acknowledged
+        if fnmatchcase(row.name, known.metric) and _covers(known, row)
+    ]
+    found = next((one for one in covering if not one.expired), covering[0] if covering else None)
+    return row if found is None else replace(row, acknowledged=found)
+
+
+def _covers(known: Acknowledged, row: MetricVerdict) -> bool:
+    if known.up_to is None:
+        return True
+    return row.relative is not None and abs(row.relative) <= known.up_to

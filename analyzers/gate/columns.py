@@ -3,7 +3,8 @@
 Windows are the version windows that the report's figures are of. Where none were recorded a
 window reaches from one training step to the next. The last window often is a sliver between
 the last weight sync and the end; it joins its neighbour. More than `MOST` windows are added
-up in groups, which keeps a baseline small and neighbouring windows independent.
+up in groups, which keeps a baseline small and neighbouring windows independent. What says whether
+a window held something is averaged instead: runs of different lengths are matched on it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _NEED: Final = {
     "sync_s": "syncs",
     "lag": "lag_known",
 }
+#: Columns of shares: a group has the mean of its windows, not their sum.
+_SHARES: Final = ("validations", "checkpoints")
 
 
 def window_edges(report: Report, within: tuple[int, int] | None = None) -> Ints:
@@ -75,6 +78,11 @@ def window_columns(report: Report, tables: Tables, edges: Ints) -> dict[str, Col
 def _known(name: str, columns: dict[str, Floats]) -> Column:
     grouped = _grouped(columns[name])
     needed = _grouped(columns[_NEED[name]]) if name in _NEED else np.ones(len(grouped))
+    if name in _SHARES:
+        grouped = grouped / _grouped(np.ones(len(columns[name])))
+    if name == "tokens":  # samples of unknown length are as long as the others of their group
+        grouped = grouped * _grouped(columns["samples"]) / np.maximum(needed, 1.0)
+        needed = np.where(_grouped(columns["samples"]) > 0, needed, 1.0)
     return tuple(
         float(value) if enough else None for value, enough in zip(grouped, needed, strict=True)
     )
@@ -110,11 +118,8 @@ def _trained(samples: pl.DataFrame, edges: Ints) -> dict[str, Floats]:
     both = rows["prompt_tokens"] + response
     found = {"samples": _sums(place, 1.0, windows)}
     if both.count():
-        # A window's samples of unknown length are as long as its others: see `tokens_of_all`.
-        told = _sums(place, both.fill_null(0).to_numpy(), windows)
-        known = _sums(place, both.is_not_null().to_numpy(), windows)
-        found["tokens"] = told * found["samples"] / np.maximum(known, 1.0)
-        found["tokens_known"] = np.where(found["samples"] > 0, known, 1.0)
+        found["tokens"] = _sums(place, both.fill_null(0).to_numpy(), windows)
+        found["tokens_known"] = _sums(place, both.is_not_null().to_numpy(), windows)
     for name, values in (("lengths", response), ("lag", lag)):
         found[name] = _sums(place, values.fill_null(0).to_numpy(), windows)
         found[f"{name}_known"] = _sums(place, values.is_not_null().to_numpy(), windows)

@@ -42,7 +42,12 @@ def judge(
     row = _measured(row, mine.series)
     if not _enough(mine.series, settings):
         return replace(row, reason=_too_few(len(mine.series.per), settings)), None
-    past = [m.series for m in theirs if m and m.series and _enough(m.series, settings)]
+    have = [m for m in theirs if m and m.series]
+    past = [
+        m.series for m in have if m.unit == mine.unit and m.series and _enough(m.series, settings)
+    ]
+    if have and all(m.unit != mine.unit for m in have):
+        return replace(row, reason=_other_unit(mine, have)), None
     if not past:
         reason = _inactive(len(sheets) - 1, settings)
         return replace(row, verdict="INACTIVE", reason=reason), None
@@ -79,6 +84,11 @@ def _missing(
 
 def _enough(series: Series, settings: Settings) -> bool:
     return series.single or len(series.per) >= settings.min_windows
+
+
+def _other_unit(mine: Metric, theirs: Sequence[Metric]) -> str:
+    units = ", ".join(dict.fromkeys(f"`{metric.unit}`" for metric in theirs))
+    return f"it is measured in `{mine.unit}`, and what it is compared with in {units}"
 
 
 def _too_few(count: int, settings: Settings) -> str:

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlinsight.analyzers.device_time.states import cause_of, kind
-from rlinsight.analyzers.gate.observation import Column, Observation
+from rlinsight.analyzers.gate.observation import Column, Observation, Scalar
 from rlinsight.analyzers.gate.settings import LOGGED, MetricSettings
 
 Floats = npt.NDArray[np.float64]
@@ -91,8 +91,10 @@ def metrics(run: Observation, wanted: Sequence[str] = ()) -> dict[str, Metric]:
     return found
 
 
-def _unknown(scalar: object) -> str | None:
-    return "it was not measured" if getattr(scalar, "value", None) is None else None
+def _unknown(scalar: Scalar) -> str | None:
+    if scalar.value is None:
+        return "it was not measured"
+    return None if np.isfinite(scalar.value) else "it is not a finite number"
 
 
 def _single(value: float | None) -> Series | None:
@@ -191,8 +193,20 @@ def _metric(
     known = np.isfinite(top) & np.isfinite(bottom) & (bottom > 0)
     if not known.any():
         return Metric(name, unit, defaults, None, "it is unknown in every window")
+    impossible = _impossible(float(top[known].sum()), defaults)
+    if impossible is not None:
+        return Metric(name, unit, defaults, None, impossible)
     conditions = {key: column[known] for key, column in _conditions(run).items()}
     return Metric(name, unit, defaults, Series(top[known], bottom[known], conditions))
+
+
+def _impossible(amount: float, defaults: MetricSettings) -> str | None:
+    """Return why an amount is no measurement: less than nothing, or no work at all."""
+    if amount < 0:
+        return "it is negative, which it cannot be"
+    if amount == 0 and defaults in (_RATE, _TIME):
+        return "nothing was trained in the steady windows"
+    return None
 
 
 def _conditions(run: Observation) -> dict[str, Floats]:

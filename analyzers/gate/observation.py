@@ -34,11 +34,12 @@ class Observation:
 
     `windows` are columns over the steady windows, each value a sum over its window: `seconds`,
     `tokens`, `samples`, `lengths` (response tokens) of `lengths_known` samples, `steps` of
-    `step_s` seconds, `syncs` of `sync_s` seconds, `lag` (versions) of `lag_known` samples,
-    `validations`, `checkpoints`, and `<pool>/<state>` in device-seconds. `logged` are columns over
-    the training steps of the same window. None is unknown or not logged; a logged value that
-    is no number is counted in `not_finite`. `devices` is per pool. `identity` is what must
-    agree for a comparison; `doubts` lower the confidence.
+    `step_s` seconds, `syncs` of `sync_s` seconds, `lag` (versions) of `lag_known` samples, and
+    `<pool>/<state>` in device-seconds. `validations` and `checkpoints` are no sums but the share
+    of a window's version windows that held one: 0 or 1 where it is a single one. `logged` are
+    columns over the training steps of the same window. None is unknown or not logged; a logged
+    value that is no number is counted in `not_finite`. `devices` is per pool. `identity` is what
+    must agree for a comparison; `doubts` lower the confidence.
     """
 
     source: Source

@@ -33,7 +33,7 @@ class MetricSettings:
     better: Better | None = None
     gates: bool | None = None
     match_length: bool | None = None
-    skip: bool = False
+    skip: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
 from rlinsight.analyzers.device_time.occupancy import admissions
@@ -14,6 +16,7 @@ from rlinsight.analyzers.simulate.fit_training import fit_training, step_table
 from rlinsight.analyzers.simulate.fit_validations import validation_seconds
 from rlinsight.analyzers.simulate.knobs import Knobs, knobs_of_run
 from rlinsight.analyzers.simulate.lengths import LengthModel
+from rlinsight.analyzers.simulate.overrides import unmodelled
 from rlinsight.analyzers.simulate.validations import with_validations
 from rlinsight.analyzers.tables import Tables, read_tables
 from rlinsight.errors import TraceError
@@ -21,6 +24,7 @@ from rlinsight.trace.reader import Trace
 
 Window = tuple[int, int]
 
+_FOREVER = (1 << 63) - 1
 #: A fit below this explains too little to be passed over in silence.
 _POOR = 0.5
 
@@ -31,16 +35,20 @@ def calibrate(trace: Trace, window: Window | None = None) -> Calibration:
     Raises TraceError where neither requests with samples and steps nor metrics are recorded.
     """
     tables = read_tables(trace)
-    knobs = knobs_of_run(trace.mode, trace.manifest.config, trace.topology)
+    config = trace.manifest.config
+    knobs = knobs_of_run(trace.mode, config, trace.topology)
     if tables.requests.is_empty() or tables.samples.is_empty() or tables.steps.is_empty():
         if tables.metrics.is_empty():
             raise TraceError(
                 "expected a trace with requests, samples and training steps, or the framework's "
                 "metrics of them, to calibrate a simulation; found neither"
             )
-        return calibrate_metrics(tables.metrics, knobs, trace.manifest.run_id)
-    info = choose_window(tables, trace.time_range, window)
-    return _from_tables(tables, (info.start_ns, info.end_ns), knobs, trace.manifest.run_id)
+        found = calibrate_metrics(tables.metrics, knobs, trace.manifest.run_id)
+    else:
+        info = choose_window(tables, trace.time_range, window)
+        bounds = (info.start_ns, info.end_ns)
+        found = _from_tables(tables, bounds, knobs, trace.manifest.run_id)
+    return replace(found, notes=(*found.notes, *unmodelled(config)))
 
 
 def _from_tables(tables: Tables, window: Window, knobs: Knobs, run_id: str | None) -> Calibration:
@@ -84,15 +92,18 @@ def _steady(samples: pl.DataFrame, window: Window) -> pl.DataFrame:
 
 
 def _training_requests(tables: Tables) -> pl.DataFrame:
-    """Return the requests outside of validations, all where those are less than half of them.
+    """Return the training requests outside of validations, all where those are less than half.
 
     More replicas than usual generate in a validation, which changes the speed where they share
-    a host. A request that was parked at a gate counts from its admission.
+    a host. One that was not ended goes on to the recording's end. A request that was parked at a
+    gate counts from its admission.
     """
-    spans = tables.spans.filter(
-        (pl.col("activity") == "validate") & pl.col("end_ns").is_not_null()
-    ).sort("start_ns")
-    requests = _admitted(tables).filter(pl.col("end_ns").is_not_null()).sort("end_ns")
+    spans = tables.spans.filter(pl.col("activity") == "validate").sort("start_ns")
+    spans = spans.with_columns(pl.col("end_ns").fill_null(pl.lit(_FOREVER)))
+    ended = _admitted(tables).filter(pl.col("end_ns").is_not_null()).sort("end_ns")
+    requests = ended.filter(~pl.col("validate").fill_null(value=False))
+    if requests.is_empty():
+        return ended
     apart = requests.join_asof(
         spans.select(began="start_ns", ended="end_ns"), left_on="end_ns", right_on="began"
     ).filter(pl.col("ended").is_null() | (pl.col("ended") <= pl.col("submit_ns")))

@@ -170,6 +170,10 @@ class Calibration:
 
         return calibrate(trace, window=(report.window.start_ns, report.window.end_ns))
 
+    def saw(self, cost: str) -> bool:
+        """Whether the run had any of a cost: one that is 0 may be so small, or never seen."""
+        return bool(getattr(self.costs, cost)) or any(f.name == f"costs.{cost}" for f in self.fits)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; docs/simulator.md lists every key."""
         return asdict(self)

@@ -15,15 +15,18 @@ import numpy as np
 import polars as pl
 
 from rlinsight.analyzers.simulate.calibration import (
+    POLL_S,
     Calibration,
     Costs,
     Decode,
     Training,
     Uncertainty,
 )
+from rlinsight.analyzers.simulate.coarse_speed import with_speed
 from rlinsight.analyzers.simulate.fits import Fit
 from rlinsight.analyzers.simulate.knobs import Knobs
 from rlinsight.analyzers.simulate.lengths import LengthModel
+from rlinsight.analyzers.simulate.outside import demand
 from rlinsight.errors import TraceError
 
 #: Relative standard error that is assumed of what metrics only tell roughly.
@@ -31,6 +34,11 @@ ROUGH: Final = 0.15
 _GROUPS: Final = 256
 _TRAINING: Final = (
     "update_actor", "update_critic", "old_log_prob", "ref", "values", "adv", "reward",
+)  # fmt: skip
+#: Names of a weight sync: fully_async logs it with the prefix twice.
+_SYNCS: Final = ("timing_s/timing_s/param_sync", "timing_s/param_sync", "timing_s/update_weights")
+_COSTS: Final = (
+    "sync_s", "checkpoint_s", "switch_to_rollout_s", "switch_to_trainer_s", "validation_before_s",
 )  # fmt: skip
 _NEEDED: Final = ("response_length/mean", "timing_s/update_actor", "timing_s/gen")
 
@@ -52,20 +60,25 @@ def calibrate_metrics(metrics: pl.DataFrame, knobs: Knobs, run_id: str | None) -
     updates = knobs.sync_step  # verl sums timing_s over the updates of a step
     train_s = sum(means.get(f"timing_s/{name}", 0.0) for name in _TRAINING) / updates
     tokens = count * (mean + prompt)
+    validation_s = _validation(means, knobs)
     costs = Costs(
-        sync_s=means.get("timing_s/param_sync", means.get("timing_s/update_weights", 0.0)),
+        validation_before_s=validation_s or 0.0,
+        validation_requests=1 if validation_s else 0,
+        sync_s=next((means[key] for key in _SYNCS if key in means), 0.0),
         checkpoint_s=means.get("timing_s/save_checkpoint", 0.0),
+        switch_to_rollout_s=means.get("timing_s/switch_to_rollout", 0.0),
+        switch_to_trainer_s=means.get("timing_s/switch_to_trainer", 0.0),
     )
-    return Calibration(
+    guess = Calibration(
         knobs=knobs,
         lengths=lengths,
-        validation_lengths=lengths,
+        validation_lengths=LengthModel(((1,),), knobs.max_response_length),
         prompt_tokens=prompt,
-        decode=_decode(means, knobs, lengths, train_s),
+        decode=_guess(means, knobs, mean, train_s),
         training=Training(0.0, train_s / tokens, tokens=(tokens, tokens), updates=1),
         costs=costs,
         uncertainty=Uncertainty(ROUGH, ROUGH),
-        fits=tuple(_rough(name, getattr(costs, name)) for name in ("sync_s", "checkpoint_s")),
+        fits=tuple(_rough(name, seconds) for name in _COSTS if (seconds := getattr(costs, name))),
         source="metrics",
         run_id=run_id,
         notes=(
@@ -76,6 +89,21 @@ def calibrate_metrics(metrics: pl.DataFrame, knobs: Knobs, run_id: str | None) -
             *_unlogged(means),
         ),
     )
+    return with_speed(guess, _wait(means))
+
+
+def _validation(means: dict[str, float], knobs: Knobs) -> float | None:
+    """Return the seconds of a validation, None where none was logged.
+
+    Its requests are not known: it is simulated as that time and one token, whose end the trainers
+    of v1 notice at a poll. What waking hybrid replicas takes for it is simulated beside it.
+    """
+    logged = means.get("timing_s/testing", means.get("rollouter/validate_time"))
+    if logged is None or knobs.mode == "fully_async":
+        return logged
+    wakes = means.get("timing_s/switch_to_rollout", 0.0) if knobs.mode == "separate_async" else 0.0
+    rest = logged - POLL_S - wakes
+    return rest if rest > 0 else logged
 
 
 def _rough(name: str, seconds: float) -> Fit:
@@ -85,7 +113,7 @@ def _rough(name: str, seconds: float) -> Fit:
 def _unlogged(means: dict[str, float]) -> tuple[str, ...]:
     """Name the costs that are taken to be none, since the metrics do not tell them."""
     logged = {
-        "weight syncs": ("timing_s/param_sync", "timing_s/update_weights"),
+        "weight syncs": _SYNCS,
         "checkpoints": ("timing_s/save_checkpoint",),
     }
     return tuple(
@@ -133,19 +161,21 @@ def _log_normal(mean: float, sigma: float, knobs: Knobs) -> LengthModel:
     return LengthModel(groups, knobs.max_response_length)
 
 
-def _decode(means: dict[str, float], knobs: Knobs, lengths: LengthModel, train_s: float) -> Decode:
-    """Return one speed for all concurrencies.
+def _guess(means: dict[str, float], knobs: Knobs, mean: float, train_s: float) -> Decode:
+    """Return one speed for all concurrencies, as if replicas were busy all of the time.
 
-    A batch of responses that are generated at once takes as long as its longest one. In sync
-    and colocate_async that is the wait for samples; elsewhere a cycle is training + wait, and
-    generation fills it.
+    Slots are filled anew, so that what is trained in a cycle flows through those that are in use.
+
+    Worked example: 8 responses of 100 tokens a replica in each cycle of 40 s, 4 of them at once:
+    each takes 20 s, 0.2 s a token.
     """
-    wait = means["timing_s/gen"] / knobs.sync_step
-    period = wait if knobs.mode in ("sync", "colocate_async") else wait + train_s
-    replicas = (
-        knobs.hybrid_replicas if knobs.standalone_replicas == 0 else knobs.standalone_replicas
-    )
-    running = min(knobs.update_prompts * knobs.group_size / replicas, knobs.max_num_seqs)
-    rounds = max(1.0, knobs.update_prompts * knobs.group_size / replicas / knobs.max_num_seqs)
-    longest = means.get("response_length/max") or max(max(group) for group in lengths.groups)
-    return Decode(period / longest / rounds, 0.0, 0.0, max_running=running)
+    period = _wait(means) / knobs.sync_step + train_s
+    replicas = knobs.standalone_replicas or knobs.hybrid_replicas
+    share = knobs.update_prompts * knobs.group_size / replicas
+    running = min(demand(knobs), float(knobs.max_num_seqs))
+    return Decode(period * running / (share * mean), 0.0, 0.0, max_running=running)
+
+
+def _wait(means: dict[str, float]) -> float:
+    """Return the trainer's wait for samples in a version, in seconds."""
+    return means["timing_s/gen"] + means.get("timing_s/switch_wait", 0.0)

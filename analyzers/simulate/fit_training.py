@@ -99,11 +99,14 @@ def _without_between(table: pl.DataFrame, driver: pl.DataFrame) -> pl.DataFrame:
 
 
 def _tokens(samples: pl.DataFrame) -> pl.DataFrame:
+    """Return the tokens of each step; samples of unknown length are as long as its others."""
     tokens = pl.col("prompt_tokens") + pl.col("response_tokens")
-    trained = samples.filter(
-        (pl.col("fate") == "trained") & pl.col("trained_step").is_not_null() & tokens.is_not_null()
+    trained = samples.filter((pl.col("fate") == "trained") & pl.col("trained_step").is_not_null())
+    return trained.group_by(step="trained_step").agg(
+        tokens=pl.when(tokens.is_null().any())
+        .then(tokens.mean() * pl.len())
+        .otherwise(tokens.sum())
     )
-    return trained.group_by(step="trained_step").agg(tokens=tokens.sum())
 
 
 def seconds_of(table: pl.DataFrame, activities: tuple[str, ...]) -> Array:

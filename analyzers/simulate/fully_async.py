@@ -86,7 +86,7 @@ class FullyAsync:
 
     def _after_sync(self) -> None:
         knobs, world = self.world.knobs, self.world
-        if knobs.validation_interval and self.version % knobs.validation_interval == 0:
+        if world.work.validates(self.version):
             with Doing(self.account, "validate"):
                 self._validate()
         if knobs.checkpoint_interval and self.version % knobs.checkpoint_interval == 0:
@@ -115,8 +115,8 @@ class FullyAsync:
         What giving them the weights takes is taken to be that of a sync where it was not recorded.
         """
         world = self.world
-        lent = world.calibration.knobs.hybrid_replicas
-        world.run_for(world.cost("lend_before_s" if lent else "sync_s"))
+        seen = world.calibration.saw("lend_before_s")
+        world.run_for(world.cost("lend_before_s" if seen else "sync_s"))
         world.abort(world.standalone)
         world.replicas.routed = world.standalone + world.hybrid
         self.rollouter.set_servers(len(world.replicas.routed))

@@ -89,8 +89,11 @@ class Knobs:
 
     @property
     def optimizer_steps(self) -> int:
-        """Return how many optimizer steps one update makes: one per mini-batch."""
-        return max(1, self.update_prompts // self.mini_batch)
+        """Return how many optimizer steps one update makes: one per mini-batch.
+
+        A last mini-batch that is not full is filled up with padding (`_balance_batch` of verl).
+        """
+        return -(-self.update_prompts // self.mini_batch)
 
     @property
     def max_required_samples(self) -> int:
@@ -120,7 +123,25 @@ class Knobs:
         if self.mode == "separate_async" and moved and "train_batch" not in named:
             step = named.get("sync_step", self.sync_step)
             named["train_batch"] = _product(named.get("mini_batch", self.mini_batch), step)
-        return replace(self, **cast("dict[str, Any]", named))
+        found = replace(self, **cast("dict[str, Any]", named))
+        if moved or "train_batch" in named:
+            _check_batches(found)
+        return found
+
+
+def _check_batches(knobs: Knobs) -> None:
+    """Raise ConfigError for a train batch that is no cycle of separate_async, or no mini-batch."""
+    cycle = knobs.sync_step * knobs.mini_batch
+    if knobs.mode == "separate_async" and knobs.train_batch != cycle:
+        raise ConfigError(
+            f"expected `train_batch` of `sync_step` x `mini_batch` ({cycle}) in separate_async, "
+            f"found {knobs.train_batch}; set one of those, and the train batch follows"
+        )
+    if knobs.mode != "fully_async" and knobs.train_batch < knobs.mini_batch:
+        raise ConfigError(
+            f"expected `mini_batch` of at most `train_batch` ({knobs.train_batch}), found "
+            f"{knobs.mini_batch}"
+        )
 
 
 def _product(value: object, times: object) -> object:
@@ -139,14 +160,15 @@ def knobs_of_run(
     """Return the setting of a recorded run, from its resolved configuration.
 
     Numbers of devices are those of the topology where it declares any. Raises ConfigError for
-    a mode that is not simulated.
+    a mode that is not simulated, and for replicas of more than tensor parallelism.
     """
     if mode not in MODES:
         raise ConfigError(
             f"expected a run in one of the modes {', '.join(MODES)} to simulate, found `{mode}`"
         )
-    from rlinsight.analyzers.simulate.overrides import read_config
+    from rlinsight.analyzers.simulate.overrides import read_config, whole_replicas
 
+    whole_replicas(config)
     values = read_config(mode, config)
     for pool, name in (("trainer", "trainer_devices"), ("rollout", "rollout_devices")):
         count = sum(device.pool == pool for device in topology.devices) if topology else 0

@@ -49,7 +49,8 @@ def leaps(calibration: Calibration, knobs: Knobs) -> tuple[Leap, ...]:
             _epochs(calibration, knobs),
             _concurrency(calibration, knobs), _tokens(calibration, knobs),
             _budget(calibration, knobs), _lengths(calibration, knobs),
-            _validation(calibration, knobs), _source(calibration),
+            _validation(calibration, knobs), _checkpoints(calibration, knobs),
+            _source(calibration),
         )
         if leap is not None
     )  # fmt: skip
@@ -90,7 +91,7 @@ def _epochs(calibration: Calibration, knobs: Knobs) -> Leap | None:
 
 def _concurrency(calibration: Calibration, knobs: Knobs) -> Leap | None:
     seen = max(1.0, calibration.decode.max_running)
-    asked = min(float(knobs.max_num_seqs), _demand(knobs))
+    asked = min(float(knobs.max_num_seqs), demand(knobs))
     if asked <= seen * _SLACK:
         return None
     reason = (
@@ -103,7 +104,7 @@ def _concurrency(calibration: Calibration, knobs: Knobs) -> Leap | None:
     return Leap("concurrency", reason, _doublings("concurrency", asked, seen))
 
 
-def _demand(knobs: Knobs) -> float:
+def demand(knobs: Knobs) -> float:
     """Return the most responses that can be in flight per replica."""
     if knobs.mode == "fully_async":
         replicas = knobs.standalone_replicas
@@ -158,11 +159,28 @@ def _validation(calibration: Calibration, knobs: Knobs) -> Leap | None:
     if knobs.validation_interval and not calibration.costs.validation_requests:
         reason = "the run never validated, so what a validation costs is unknown and left out"
         return Leap("validation_interval", reason, _LONGER)
-    lends = knobs.hybrid_replicas and knobs.mode in ("separate_async", "fully_async")
-    lent = calibration.knobs.hybrid_replicas
-    if lends and not lent:
+    if _lends_unseen(calibration, knobs):
         return Leap("hybrid_replicas", "lending hybrid replicas was not measured", _HYBRID)
     return None
+
+
+def _checkpoints(calibration: Calibration, knobs: Knobs) -> Leap | None:
+    if not knobs.checkpoint_interval or calibration.saw("checkpoint_s"):
+        return None
+    reason = "the run never saved a checkpoint, so what one costs is unknown and left out"
+    return Leap("checkpoint_interval", reason, _LONGER)
+
+
+def _lends_unseen(calibration: Calibration, knobs: Knobs) -> bool:
+    """Whether hybrid replicas are lent, which the run never did: it had none, or no reason."""
+    if not knobs.hybrid_replicas or knobs.mode not in ("separate_async", "fully_async"):
+        return False
+    if not calibration.knobs.hybrid_replicas:
+        return True
+    if knobs.mode == "fully_async":
+        return knobs.validation_interval is not None and not calibration.saw("lend_before_s")
+    lends = knobs.validation_interval is not None or knobs.hybrid_switch
+    return lends and not calibration.saw("switch_to_rollout_s")
 
 
 def _source(calibration: Calibration) -> Leap | None:

@@ -85,6 +85,11 @@ _NODES: Final[dict[Mode, dict[str, tuple[str, str]]]] = {
     for mode in OVERRIDES
 }
 
+#: Switches of verl that the simulation does not know, and what it leaves out.
+_UNMODELLED: Final = {
+    f"{_ASYNC}.use_dynamic_resource_scheduling": "trainer devices do not generate in between",
+    "algorithm.filter_groups.enable": "every prompt that is generated is trained",
+}
 #: Knobs of the simulator that are a property of the work, not a key of verl.
 WORKLOAD_KNOBS: Final = ("length_scale", "length_tail")
 #: Derived: whole replicas of `tensor_parallel` devices each.
@@ -202,6 +207,31 @@ def read_config(mode: Mode, config: Mapping[str, Any]) -> dict[str, Any]:
     if mode == "sync":
         values.update(max_off_policy=None)
     return values
+
+
+def whole_replicas(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError for replicas that are more than one engine of `tensor_parallel` devices.
+
+    verl counts replicas by tensor x data x pipeline parallelism, and by prefill and decode parts
+    where those are apart; devices and slots of a replica would be taken for those of several.
+    """
+    for name in ("data_parallel_size", "pipeline_model_parallel_size"):
+        size = setting(config, f"{_ROLLOUT}.{name}")
+        if isinstance(size, int) and size > 1:
+            raise ConfigError(
+                f"expected replicas of tensor parallelism alone to simulate, found `{name}` {size}"
+            )
+    if setting(config, f"{_ROLLOUT}.disaggregation.enabled") is True:
+        raise ConfigError("expected replicas that prefill and decode to simulate, found them apart")
+
+
+def unmodelled(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a note on each setting of a run that changes its scheduling and is not simulated."""
+    return tuple(
+        f"`{key}` is on, which is not simulated: {what}"
+        for key, what in _UNMODELLED.items()
+        if setting(config, key) is True
+    )
 
 
 def _names(mode: Mode) -> set[str]:

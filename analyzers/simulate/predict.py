@@ -17,6 +17,7 @@ from rlinsight.analyzers.simulate.estimates import figure, one_more_run
 from rlinsight.analyzers.simulate.fully_async import FullyAsync
 from rlinsight.analyzers.simulate.knobs import Knobs, Mode
 from rlinsight.analyzers.simulate.outside import Leap, leaps, widening
+from rlinsight.analyzers.simulate.rounds import versions_of, versions_of_both
 from rlinsight.analyzers.simulate.separate_async import SeparateAsync
 from rlinsight.analyzers.simulate.size import STEPS, check_size
 from rlinsight.analyzers.simulate.v1 import ColocateAsync, Sync
@@ -24,12 +25,8 @@ from rlinsight.analyzers.simulate.world import World
 
 SEEDS: Final = (0, 1, 2, 3, 4)
 
-#: Versions that are simulated and left out, and that are measured; fewer where a version is so
-#: large that it averages by itself.
+#: Versions that are simulated and left out before those that are measured (`rounds.py`).
 WARM_UP: Final = 3
-VERSIONS: Final = 30
-_RESPONSES: Final = 20_000
-_FEWEST: Final = 8
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ def simulate(
     hang or is too large.
     """
     chosen = calibration.knobs if knobs is None else knobs
-    measured = versions_of(chosen) if versions is None else versions
+    measured = versions_of(calibration, chosen) if versions is None else versions
     check_size(calibration, [chosen], seeds=len(seeds), versions=[measured + warm_up])
     runs = [run(calibration, chosen, seed, measured, warm_up, from_start) for seed in seeds]
     return _prediction(calibration, chosen, runs, measured)
@@ -173,11 +170,11 @@ def predict_setting(
 ) -> Effect:
     """Return the effect of another setting, which may be of another mode; `changes` names it."""
     before = calibration.knobs
-    measured = min(versions_of(before), versions_of(after)) if versions is None else versions
-    both = [measured + WARM_UP] * 2
-    check_size(calibration, [before, after], seeds=len(seeds), versions=both, limit=limit)
-    old = [run(calibration, before, seed, measured) for seed in seeds]
-    new = [run(calibration, after, seed, measured) for seed in seeds]
+    both = versions_of_both(calibration, before, after) if versions is None else (versions,) * 2
+    simulated = [measured + WARM_UP for measured in both]
+    check_size(calibration, [before, after], seeds=len(seeds), versions=simulated, limit=limit)
+    old = [run(calibration, before, seed, both[0]) for seed in seeds]
+    new = [run(calibration, after, seed, both[1]) for seed in seeds]
     wider = widening(leaps(calibration, after))
     ratios = {
         name: one_more_run(
@@ -188,20 +185,10 @@ def predict_setting(
     }
     return Effect(
         changes=dict(changes),
-        before=_prediction(calibration, before, old, measured),
-        after=_prediction(calibration, after, new, measured),
+        before=_prediction(calibration, before, old, both[0]),
+        after=_prediction(calibration, after, new, both[1]),
         **ratios,
     )
-
-
-def versions_of(knobs: Knobs) -> int:
-    """Return how many versions to measure: whole rounds of validation where there are any."""
-    per_version = knobs.update_prompts * knobs.sync_step * knobs.group_size
-    count = max(_FEWEST, min(VERSIONS, _RESPONSES // per_version))
-    every = knobs.validation_interval
-    if every is None or every > count:
-        return count
-    return count // every * every
 
 
 _FIGURES: Final = (

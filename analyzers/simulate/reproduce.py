@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import lcm
 
 from rlinsight.analyzers.result import Estimate, Report
 from rlinsight.analyzers.simulate.calibration import Calibration
-from rlinsight.analyzers.simulate.predict import SEEDS, Prediction, simulate
+from rlinsight.analyzers.simulate.knobs import Knobs
+from rlinsight.analyzers.simulate.predict import SEEDS, WARM_UP, Prediction, simulate
 from rlinsight.errors import TraceError
 
 
@@ -36,6 +38,8 @@ class Compared:
     error: float | None
 
 
+#: As many versions before a window are simulated one by one.
+_ALL_BEFORE = 200
 #: Figures whose error is relative.
 RELATIVE = ("tokens_per_s_per_device", "samples_per_s", "step_s")
 
@@ -89,10 +93,27 @@ def reproduce(
     if window is None:
         prediction = simulate(calibration, seeds=seeds)
     else:
+        before, versions = window
+        warm_up = _warm_up(before, calibration.knobs)
         prediction = simulate(
-            calibration, seeds=seeds, warm_up=window[0], versions=window[1], from_start=True
-        )
+            calibration, seeds=seeds, warm_up=warm_up, versions=versions,
+            from_start=warm_up == before,
+        )  # fmt: skip
     return prediction, compare(recorded(report), prediction)
+
+
+def _warm_up(before: int, knobs: Knobs) -> int:
+    """Return how many versions to simulate before the window.
+
+    All of them where they are few. A run that was resumed counts on from where it was, and has not
+    made them: then so many that validations and checkpoints fall where they did.
+
+    Worked example: version 1007 of a run that validates every 5 versions: 7 come before.
+    """
+    if before <= _ALL_BEFORE:
+        return before
+    every = lcm(knobs.validation_interval or 1, knobs.checkpoint_interval or 1)
+    return WARM_UP + (before - WARM_UP) % every
 
 
 def compare(run: Recorded, prediction: Prediction) -> tuple[Compared, ...]:

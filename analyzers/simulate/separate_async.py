@@ -86,10 +86,12 @@ class SeparateAsync(Trainer):
             self._lend()
 
     def _lend(self) -> None:
+        """Wake the hybrid replicas with the weights, which takes a sync where it was not seen."""
         world = self.world
         start = world.now
         with Doing(self.account, "switch"):
-            world.run_for(world.cost("switch_to_rollout_s"))
+            seen = world.calibration.saw("switch_to_rollout_s")
+            world.run_for(world.cost("switch_to_rollout_s" if seen else "sync_s"))
         world.replicas.routed = world.standalone + world.hybrid
         world.open(world.hybrid)
         self.lent = True

@@ -20,8 +20,8 @@ from rlinsight.analyzers.simulate.predict import (
     WARM_UP,
     Prediction,
     simulate,
-    versions_of,
 )
+from rlinsight.analyzers.simulate.rounds import versions_of
 from rlinsight.analyzers.simulate.size import check_points, check_size
 from rlinsight.errors import ConfigError, RlinsightError
 
@@ -97,7 +97,9 @@ def _knobs(
     """Return the setting of one point, or why it is not simulated."""
     try:
         knobs = base.changed(change)
-        check_size(calibration, [knobs], seeds=1, versions=[_versions(knobs, versions)])
+        check_size(
+            calibration, [knobs], seeds=1, versions=[_versions(calibration, knobs, versions)]
+        )
     except ConfigError as error:
         return str(error)
     return knobs
@@ -108,12 +110,12 @@ def _check_all(
 ) -> None:
     possible = [one for one in settings if isinstance(one, Knobs)]
     if possible:
-        each = [_versions(one, versions) for one in possible]
+        each = [_versions(calibration, one, versions) for one in possible]
         check_size(calibration, possible, seeds=seeds, versions=each)
 
 
-def _versions(knobs: Knobs, versions: int | None) -> int:
-    return WARM_UP + (versions_of(knobs) if versions is None else versions)
+def _versions(calibration: Calibration, knobs: Knobs, versions: int | None) -> int:
+    return WARM_UP + (versions_of(calibration, knobs) if versions is None else versions)
 
 
 def _all(jobs: Sequence[Job], processes: int | None) -> list[Found]:
@@ -153,8 +155,8 @@ def _responses(jobs: Sequence[Job]) -> int:
     """Return how many responses all jobs simulate, which is what they take time for."""
     return sum(
         knobs.update_prompts * knobs.sync_step * knobs.group_size * len(seeds)
-        * (versions_of(knobs) if versions is None else versions)
-        for _, knobs, seeds, versions in jobs
+        * (_versions(calibration, knobs, versions) - WARM_UP)
+        for calibration, knobs, seeds, versions in jobs
         if isinstance(knobs, Knobs)
     )  # fmt: skip
 

@@ -73,7 +73,7 @@ class Trainer:
                 world.run_for(world.cost("checkpoint_s"))
         self.on_step_end()
         account.steps.append((start, world.now - start))
-        if knobs.validation_interval and self.buffer.step % knobs.validation_interval == 0:
+        if world.work.validates(self.buffer.step):
             with Doing(account, "validate"):
                 self._validate()
         with Doing(account, "driver"):

@@ -12,6 +12,9 @@ from rlinsight.analyzers.simulate.fits import Array, constrained, mean_error, to
 _SEEDS = 3
 _VALIDATIONS = 2
 _LARGE = 50_000
+#: Responses that are simulated at most: a run that validates rarely does so sooner here.
+_MOST = 200_000
+_SOONEST = 5
 
 
 def with_validations(calibration: Calibration, recorded: Array) -> Calibration:
@@ -24,7 +27,7 @@ def with_validations(calibration: Calibration, recorded: Array) -> Calibration:
     every = calibration.knobs.validation_interval
     if not len(recorded) or not every or not calibration.costs.validation_requests:
         return calibration
-    simulated = _simulated(calibration, every * _VALIDATIONS)
+    simulated = _simulated(calibration, every)
     fit = constrained(
         "costs.validation_rest_s", float(recorded.mean() - simulated.mean()),
         together(mean_error(recorded), mean_error(simulated)), len(recorded),
@@ -33,13 +36,16 @@ def with_validations(calibration: Calibration, recorded: Array) -> Calibration:
     return replace(calibration, costs=costs, fits=(*calibration.fits, fit))
 
 
-def _simulated(calibration: Calibration, versions: int) -> Array:
+def _simulated(calibration: Calibration, every: int) -> Array:
     """Return the mean duration of a validation in each simulated run."""
     from rlinsight.analyzers.simulate.predict import simulate_run
 
-    knobs = calibration.knobs
-    responses = versions * knobs.sync_step * knobs.update_prompts * knobs.group_size
-    seeds = _SEEDS if responses < _LARGE else 1  # a large run averages by itself
+    size = calibration.knobs.sync_step * calibration.knobs.update_prompts
+    size *= calibration.knobs.group_size
+    every = min(every, max(_SOONEST, _MOST // (_VALIDATIONS * size)))
+    knobs = replace(calibration.knobs, validation_interval=every)
+    versions = every * _VALIDATIONS
+    seeds = _SEEDS if versions * size < _LARGE else 1  # a large run averages by itself
     certain = replace(calibration, fits=())
     runs = [simulate_run(certain, knobs, seed, versions) for seed in range(seeds)]
     return np.array([one.validation_s / one.validations for one in runs])

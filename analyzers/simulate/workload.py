@@ -47,6 +47,13 @@ class Workload:
             self._drawn = drawn[::-1].tolist()
         return self._drawn.pop()
 
+    def validates(self, version: int) -> bool:
+        """Whether a validation follows a version; one of unknown work is left out."""
+        every = self._knobs.validation_interval
+        if not every or not self._calibration.costs.validation_requests:
+            return False
+        return version % every == 0
+
     def validation(self) -> list[float]:
         """Return the lengths of the responses of a validation set, in tokens."""
         calibrated = self._calibration

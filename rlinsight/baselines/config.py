@@ -39,7 +39,7 @@ class MetricConfig(_Section):
     match_length: bool | None = Field(
         default=None, description="Whether runs are compared at the same response length."
     )
-    skip: bool = Field(default=False, description="Leave it out.")
+    skip: bool | None = Field(default=None, description="Leave it out. Default: false.")
 
 
 class AcknowledgedConfig(_Section):

@@ -23,10 +23,13 @@ _POLL_S: Final = 0.5
 
 @dataclass(frozen=True)
 class Ended:
-    """How and when (Unix seconds) a run ended; an exit code of None says that nobody knows."""
+    """How and when (Unix seconds) a run ended; an exit code of None says that nobody knows.
+
+    Of a run that was cut off, `at_s` is the last sign of it, None where there is none.
+    """
 
     exit_code: int | None
-    at_s: float
+    at_s: float | None
 
 
 class Child:
@@ -93,7 +96,13 @@ def recorded(trace: str) -> Ended:
     try:
         manifest = rlinsight.open(trace).manifest
     except RlinsightError:
-        return Ended(None, time.time())
+        return Ended(None, _last_written(trace))
     if manifest.ended_ns is None:
-        return Ended(None, time.time())
+        return Ended(None, _last_written(trace))
     return Ended(manifest.exit_code, manifest.ended_ns / 1e9)
+
+
+def _last_written(trace: str) -> float | None:
+    """Return when a file of a trace was written last: nobody may have looked for days since."""
+    times = [path.stat().st_mtime for path in Path(trace).rglob("*") if path.is_file()]
+    return max(times, default=None)

@@ -15,7 +15,6 @@ when the configuration that it leads to has been run already. The loop stops
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -94,9 +93,8 @@ def _ended_early(log: Log) -> Stop | None:
 
 def _next_experiment(log: Log, kept: Record, limits: Limits) -> Action:
     assert kept.measured is not None
-    out = {(one.beside, one.rule, one.change) for one in log.skipped}
     for candidate in kept.measured.candidates:
-        if (kept.number, candidate.rule, candidate.change) in out:
+        if _is_out(candidate, kept, log, limits):
             continue
         document, reason = _possible(candidate, kept, log, limits)
         if reason is not None or document is None:
@@ -109,6 +107,19 @@ def _next_experiment(log: Log, kept: Record, limits: Limits) -> Action:
     return Stop("plateau: every finding about the kept run was tried or left out")
 
 
+def _is_out(candidate: Candidate, kept: Record, log: Log, limits: Limits) -> bool:
+    """Whether a finding was left out, for a reason that these limits have not done away with."""
+    key = (kept.number, candidate.rule, candidate.change)
+    reasons = {one.reason for one in log.skipped if (one.beside, one.rule, one.change) == key}
+    if limits.allow_quality_risk:
+        reasons.discard(_quality(candidate))
+    return bool(reasons)
+
+
+def _quality(candidate: Candidate) -> str:
+    return f"it may cost training quality ({candidate.risk}); --allow-quality-risk tries"
+
+
 def _possible(
     candidate: Candidate, kept: Record, log: Log, limits: Limits
 ) -> tuple[Mapping[str, Any] | None, str | None]:
@@ -116,7 +127,7 @@ def _possible(
     if not candidate.overrides:
         return None, "it names no setting to change: it is for a person to look into"
     if candidate.costs_quality and not limits.allow_quality_risk:
-        return None, f"it may cost training quality ({candidate.risk}); --allow-quality-risk tries"
+        return None, _quality(candidate)
     try:
         document = changed(kept.document, candidate.overrides)
     except ConfigError as error:
@@ -130,7 +141,7 @@ def _possible(
 def _is_same(one: Record, document: Mapping[str, Any]) -> bool:
     if one.kind == "smoke" or one.decision in (None, "interrupted"):
         return False
-    return json.dumps(one.document, sort_keys=True) == json.dumps(document, sort_keys=True)
+    return one.document == document
 
 
 def _fruitless(log: Log) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -48,6 +49,7 @@ class Effects:
 def tune(log: Log, limits: Limits, effects: Effects) -> Log:
     """Go on until there is nothing left to do, and return the log, which is on disk as well."""
     loop = _Loop(replace(log, stopped=None), limits, effects)
+    loop.write_best()
     loop.finish_open()
     while True:
         action = decide(loop.log, limits)
@@ -125,7 +127,8 @@ class _Loop:
         except KeyboardInterrupt:
             self._end(record, "interrupted", "it was interrupted, and is repeated")
             raise
-        record = replace(record, exit_code=ended.exit_code, ended_s=ended.at_s)
+        ended_s = record.began_s if ended.at_s is None else ended.at_s
+        record = replace(record, exit_code=ended.exit_code, ended_s=ended_s)
         if ended.exit_code is None:
             self._end(record, "interrupted", "it was cut off before its end, and is repeated")
         else:
@@ -165,8 +168,17 @@ class _Loop:
         self._replace(record)
         self._do.say(f"run {record.number}: {decision}{f': {reason}' if reason else ''}")
         if decision == "kept":
-            best = yaml.safe_dump(record.document, sort_keys=False)
-            (self._folder / BEST_FILE).write_text(best, encoding="utf-8")
+            self.write_best()
+
+    def write_best(self) -> None:
+        """Write the configuration that is kept: a loop may be killed after it noted it."""
+        kept = self.log.kept
+        if kept is None:
+            return
+        path = self._folder / BEST_FILE
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        temporary.write_text(yaml.safe_dump(kept.document, sort_keys=False), encoding="utf-8")
+        temporary.replace(path)
 
     def _replace(self, record: Record) -> None:
         self.note(replace(self.log, records=(*self.log.records[:-1], record)))

@@ -35,8 +35,11 @@ def measured(trace: str, exit_code: int | None, objective: Objective) -> Measure
     problem = failure(trace, exit_code)
     if problem is not None:
         return Measured(problem)
-    opened = rlinsight.open(trace)
-    report = opened.analyze()
+    try:
+        opened = rlinsight.open(trace)
+        report = opened.analyze()
+    except RlinsightError as error:
+        return Measured(f"its trace cannot be analyzed: {error}")
     if report.liveness.forbids_tuning:
         return Measured(f"it stands still: {report.liveness.alarms[0].sentence}")
     return _figures(opened, report, objective)
@@ -139,8 +142,11 @@ def judged(kept: str, new: str, objective: Objective) -> Judged:
     metric = METRIC_OF[objective]
     least = {metric: MetricSettings(relative=LEAST)}
     settings = replace(SETTINGS, metrics={**SETTINGS.metrics, **least})
-    before, after = entrant("kept", rlinsight.open(kept)), entrant("new", rlinsight.open(new))
-    found = compare([before, after], settings=settings)
+    try:
+        before, after = entrant("kept", rlinsight.open(kept)), entrant("new", rlinsight.open(new))
+        found = compare([before, after], settings=settings)
+    except RlinsightError as error:
+        return Judged(None, None, None, None, None, f"the two cannot be compared: {error}")
     row = found.row(metric)
     cell = None if row is None else row.cells[1]
     return replace(
