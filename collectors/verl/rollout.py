@@ -131,7 +131,7 @@ def token_budget(prompt_ids: Any, sampling_params: Any, config: Any) -> int | No
     asked = _asked(sampling_params)
     if asked is None:
         asked = min(config.response_length, config.prompt_length + config.response_length - prompt)
-    return max(1, min(asked, config.max_model_len - prompt))
+    return int(max(1, min(asked, config.max_model_len - prompt)))
 
 
 def _asked(sampling_params: Any) -> int | None:

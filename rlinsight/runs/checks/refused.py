@@ -82,7 +82,7 @@ def _has_reference(facts: Facts) -> bool:
 def _has_critic(facts: Facts) -> bool:
     enabled = facts.settings.get("critic.enable")
     if enabled is None:
-        return facts.settings.get("algorithm.adv_estimator") == "gae"
+        return bool(facts.settings.get("algorithm.adv_estimator") == "gae")
     return bool(enabled)
 
 
