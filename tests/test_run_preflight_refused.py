@@ -100,5 +100,57 @@ def test_the_legacy_trainer_has_neither_modes_nor_hooks(mode, legacy, severity):
     assert (found and found.severity) == severity
 
 
+@pytest.mark.parametrize(
+    ("name", "sizes", "fits"),
+    [
+        ("vllm", {"tensor_model": 2, "data": 2, "pipeline_model": 1, "expert": 1}, True),
+        ("vllm", {"pipeline_model": 2}, False),
+        ("emulated", {"pipeline_model": 2}, True),
+        ("vllm", {"tensor_model": 2, "data": 4, "expert": 8}, True),
+        ("vllm", {"tensor_model": 2, "data": 4, "expert": 4}, False),
+        ("trtllm", {"tensor_model": 2, "data": 4, "expert": 4}, True),
+        ("vllm", {}, True),
+    ],
+)
+def test_a_rollout_is_spread_as_verl_spreads_it(name, sizes, fits):
+    seen = {f"{ROLLOUT}.{kind}_parallel_size": size for kind, size in sizes.items()}
+    found = refused.rollout_parallelism_is_known(facts(settings=seen | {f"{ROLLOUT}.name": name}))
+    assert (found is None) is fits
+
+
+@pytest.mark.parametrize(
+    ("share", "packed", "strategy", "fits"),
+    [(2, False, "fsdp", False), (2, True, "fsdp", True), (1, False, "fsdp", True),
+     (2, False, "megatron", True)],
+)  # fmt: skip
+def test_sequences_are_shared_only_where_they_are_packed(share, packed, strategy, fits):
+    seen = {
+        f"{ACTOR}.ulysses_sequence_parallel_size": share,
+        "actor_rollout_ref.model.use_remove_padding": packed,
+        f"{ACTOR}.strategy": strategy,
+    }
+    assert (refused.shared_sequences_are_packed(facts(settings=seen)) is None) is fits
+    assert refused.shared_sequences_are_packed(facts(settings=seen, device="emulated")) is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "log_probs", "hybrid", "named"),
+    [
+        ("fully_async", True, False, []),
+        ("fully_async", False, False, ["calculate_log_probs=true"]),
+        ("fully_async", False, True, ["calculate_log_probs=true", "hybrid_engine=false"]),
+        ("sync", False, True, []),
+    ],
+)
+def test_what_fully_async_asserts_is_asked_first(mode, log_probs, hybrid, named):
+    seen = {
+        f"{ROLLOUT}.calculate_log_probs": log_probs,
+        "actor_rollout_ref.hybrid_engine": hybrid,
+    }
+    found = refused.fully_async_is_set_up(facts(mode, settings=seen))
+    assert (found is None) is (not named)
+    assert all(name in found.message for name in named)
+
+
 def test_they_are_asked_before_a_run():
     assert set(refused.CHECKS) <= set(preflight.CHECKS)

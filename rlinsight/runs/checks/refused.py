@@ -1,11 +1,12 @@
 """What verl itself refuses, or fails of when training is over; said before anything starts.
 
 The conditions are those of verl 0.9.1: `utils/config.py:validate_config`, the configurations of
-actor, reference policy and critic, and the end of `FullyAsyncTrainer.fit`.
+actor, reference policy, critic and rollout, and the assertions and the end of fully_async.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -15,6 +16,9 @@ from rlinsight.runs.checks.facts import Check, Facts, Problem
 _ACTOR: Final = "actor_rollout_ref.actor"
 _REFERENCE: Final = "actor_rollout_ref.ref"
 _ROLLOUT: Final = "actor_rollout_ref.rollout"
+_PACKED: Final = "actor_rollout_ref.model.use_remove_padding"
+_PIPELINE: Final = "pipeline_model_parallel_size"
+_ENGINES: Final = frozenset({"vllm", "sglang", "trtllm"})
 
 
 def train_batch_divides_by_devices(facts: Facts) -> Problem | None:
@@ -114,9 +118,54 @@ def trainer_is_recorded(facts: Facts) -> Problem | None:
     )
 
 
+def rollout_parallelism_is_known(facts: Facts) -> Problem | None:
+    """Verl's engines do not pipeline, and their experts are spread over all of a replica."""
+    get, name = facts.settings.get, facts.settings.get(f"{_ROLLOUT}.name")
+    stages, experts = (
+        facts.number(f"{_ROLLOUT}.{kind}_parallel_size") or 1
+        for kind in ("pipeline_model", "expert")
+    )
+    if stages > 1 and name in _ENGINES:
+        return Problem(f"verl's {name} does not pipeline; set {_ROLLOUT}.{_PIPELINE}=1")
+    sizes = [get(f"{_ROLLOUT}.{kind}_parallel_size") for kind in ("tensor_model", "data")]
+    whole = math.prod(size for size in sizes if isinstance(size, int))
+    if experts in (1, whole) or name == "trtllm":
+        return None
+    return Problem(
+        f"{_ROLLOUT}.expert_parallel_size must be 1 or tensor_model_parallel_size x "
+        f"data_parallel_size = {whole}, found {experts}"
+    )
+
+
+def shared_sequences_are_packed(facts: Facts) -> Problem | None:
+    """Ulysses cuts packed sequences, not padded ones; an emulated engine has neither."""
+    if facts.config.device == "emulated":
+        return None
+    share, get = facts.number(parallel.ULYSSES) or 1, facts.settings.get
+    if share == 1 or get(_PACKED) is not False or get(f"{_ACTOR}.strategy") == "megatron":
+        return None
+    return Problem(f"{parallel.ULYSSES}={share} needs {_PACKED}=true")
+
+
+def fully_async_is_set_up(facts: Facts) -> Problem | None:
+    """What fully_async asserts while its workers start."""
+    if facts.managed.mode != "fully_async":
+        return None
+    wanted = {f"{_ROLLOUT}.calculate_log_probs": True, "actor_rollout_ref.hybrid_engine": False}
+    wrong = [
+        f"{key}={str(value).lower()}"
+        for key, value in wanted.items()
+        if facts.settings.get(key) is (not value)
+    ]
+    return Problem(f"fully_async needs {' and '.join(wrong)}") if wrong else None
+
+
 CHECKS: Final = (
     Check("train batch by devices", train_batch_divides_by_devices),
     Check("other micro-batches", other_micro_batches_are_sized),
     Check("validation frequency", validation_can_be_counted),
     Check("trainer", trainer_is_recorded),
+    Check("rollout parallelism", rollout_parallelism_is_known),
+    Check("sequence parallelism", shared_sequences_are_packed),
+    Check("fully_async", fully_async_is_set_up),
 )
