@@ -9,12 +9,12 @@ import types
 import pytest
 from device_stubs import DATA, Recording, compiled, npu_smi
 
-from rlinsight.collectors.devices import ascend
+from rlinsight.collectors.devices import ascend, dcmi, npu
 from rlinsight.collectors.devices.allocator import torch_npu_memory
 from rlinsight.collectors.devices.ascend import NpuReading, NpuUsage
 from rlinsight.collectors.devices.dcmi import Dcmi
 from rlinsight.collectors.devices.npu_ids import device_ids, parse_mapping
-from rlinsight.collectors.devices.npu_smi import open_npu_smi
+from rlinsight.collectors.devices.npu_smi import NpuSmi, open_npu_smi
 from rlinsight.collectors.devices.source import SourceMissing
 
 FILES = DATA / "npu_smi"
@@ -199,6 +199,32 @@ def test_a_chip_that_drops_out_of_the_table_is_a_gap_of_that_chip(tmp_path, monk
     ]
 
 
+def test_without_a_mapping_a_chip_that_drops_out_leaves_its_place_to_nobody(tmp_path, monkeypatch):
+    """The tool prints no mapping; chip 0 is gone from the second table."""
+    table = tmp_path / "table.txt"
+    npu_smi(tmp_path / "bin", info=table)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin:/usr/bin")
+    recording = Recording(tmp_path / "trace")
+    whole = read("info_910b3_24.1.rc1.b030.txt")
+    table.write_text(whole)
+    source, board = open_npu_smi("n0"), recording.board("npu")
+    source._mapping = {}
+    source.sample(board)
+    before = {lane: recording.counters(lane) for lane in ("n0/0", "n0/1", "n0/2")}
+    table.write_text(without_npu(whole, 0))
+    source.sample(board)
+    assert ("gap", "n0/0", "the chip is not in the table any more") in recording.markers()
+    for lane, times in (("n0/0", 1), ("n0/1", 2), ("n0/2", 2)):
+        assert recording.counters(lane) == {name: v * times for name, v in before[lane].items()}
+
+
+def without_npu(table: str, npu: int) -> str:
+    """Return a table without the two rows of a card, and the rule behind them."""
+    lines = table.splitlines(keepends=True)
+    first = next(i for i, line in enumerate(lines) if line.startswith(f"| {npu} "))
+    return "".join(lines[:first] + lines[first + 3 :])
+
+
 def test_a_host_without_the_tool_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SourceMissing, match="no `npu-smi` on PATH"):
@@ -230,6 +256,46 @@ def test_the_library_of_a_two_chip_card_names_what_it_lacks(tmp_path):
         ("health", "n0/2", "Alarm"),
         ("health", "n0/3", "Alarm"),
     ]
+
+
+class Library:
+    """A library that lists two cards of one chip each, and knows only the second."""
+
+    def __init__(self, broken: tuple[int, ...]) -> None:
+        self._broken = broken
+
+    def dcmi_init(self) -> int:
+        return 0
+
+    def dcmi_get_card_list(self, count, cards, _most) -> int:
+        count._obj.value, cards[0], cards[1] = 2, 0, 1
+        return 0
+
+    def dcmi_get_device_id_in_card(self, card, number, _controller, _cpu) -> int:
+        number._obj.value = 1
+        return -8005 if card in self._broken else 0
+
+    def dcmi_get_device_logic_id(self, logical, card, _place) -> int:
+        logical._obj.value = card
+        return 0
+
+
+def test_a_card_that_cannot_be_asked_does_not_take_the_others_with_it(tmp_path):
+    """In a container that was given one of two cards, the library lists both."""
+    recording = Recording(tmp_path / "trace")
+    Dcmi("n0", Library(broken=(0,))).sample(recording.board("npu"))
+    assert recording.notes["sampled_devices.n0"].keys() == {"n0/1"}
+    lost = ("gap", "n0", "`dcmi_get_device_id_in_card` returned -8005")
+    assert recording.markers() == [lost]
+
+
+def test_a_library_that_names_no_chip_leaves_it_to_the_tool(tmp_path, monkeypatch):
+    npu_smi(tmp_path / "bin", info=read("info_910b3_24.1.rc1.b030.txt"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin:/usr/bin")
+    for library in (Library(broken=(0, 1)), object()):
+        monkeypatch.setattr(dcmi, "_PATHS", ("libdcmi.so",))
+        monkeypatch.setattr(dcmi.ctypes, "CDLL", lambda _, library=library: library)
+        assert isinstance(npu.open_npus("n0"), NpuSmi)
 
 
 def test_the_library_of_a_950_is_called_by_logical_id(tmp_path):

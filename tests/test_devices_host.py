@@ -65,6 +65,25 @@ def test_processes_of_the_run_only(tmp_path, worker):
     assert recording.notes["sampled_processes.n0"][worker.pid].startswith("python")
 
 
+def test_nothing_is_kept_of_a_process_that_ended(tmp_path):
+    """A reward that runs code starts a process for every answer."""
+    processes = RunProcesses("mine", "n0")
+    source = open_host("n0", tmp_path, processes)
+    board = Recording(tmp_path).board("host")
+    source.sample(board)
+    before = set(source._rates)
+    for _ in range(3):
+        answer = marked("mine", "import time; time.sleep(60)")
+        wait_for(lambda answer=answer: answer.pid in processes.refresh())
+        source._each_process(board, 1)
+        assert f"n0/pid-{answer.pid}" in source._rates
+        answer.kill()
+        answer.wait()
+    source._each_process(board, 2)
+    assert set(source._rates) == before
+    assert source._known == {}
+
+
 def test_a_child_that_lost_the_mark_is_of_the_run_too():
     program = (
         "import subprocess, sys\n"

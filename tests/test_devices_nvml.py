@@ -7,12 +7,23 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
-from device_stubs import DATA, FACTS, counters, markers, nvml_library, sampler, wait_for
+from device_stubs import (
+    DATA,
+    FACTS,
+    Recording,
+    counters,
+    markers,
+    nvml_library,
+    sampler,
+    wait_for,
+)
 
 import rlinsight
-from rlinsight.collectors.devices.nvml_devices import visible_names
+from rlinsight.collectors.devices.nvml import Nvml
+from rlinsight.collectors.devices.nvml_devices import Gpu, visible_names
 from rlinsight.collectors.devices.nvml_queries import QUERIES, SLOW_QUERIES, TOTALS
 
 pytest.importorskip("pynvml")
@@ -186,6 +197,30 @@ def test_memory_of_a_process_of_the_run_and_of_nobody_else(tmp_path):
     assert set(rows["process_device_memory_bytes"]) == {45267 << 20}
     assert rows["process_memory_rss_bytes"][0] > 0
     assert counters(rlinsight.open(path), "n0/pid-1") == {}
+
+
+def test_memory_of_a_process_on_an_instance_counts_once(tmp_path):
+    """NVML names it on its MIG instance, and once more on the GPU that is divided."""
+    gpus = [
+        Gpu("whole0", "n0/0", "GPU-0", 0),
+        Gpu("part", "n0/MIG-0", "MIG-0", 0, "whole0", 7),
+        Gpu("whole1", "n0/1", "GPU-1", 1),
+    ]
+    running = {"whole0": [(7, 100)], "part": [(7, 100)], "whole1": [(7, 5), (8, 50)]}
+    never = ("NotSupported", "FunctionNotFound", "NoPermission")
+    library = SimpleNamespace(
+        nvmlDeviceGetComputeRunningProcesses=lambda handle: [
+            SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in running[handle]
+        ],
+        **{f"NVMLError_{name}": type(name, (Exception,), {}) for name in never},
+    )
+    source = object.__new__(Nvml)
+    source._gpus, source._nvml = gpus, library
+    source._processes = SimpleNamespace(pids={7}, lane=lambda pid: f"n0/pid-{pid}")
+    recording = Recording(tmp_path / "trace")
+    source._process_memory(recording.board("nvml"))
+    assert recording.counters("n0/pid-7") == {"process_device_memory_bytes": [105]}
+    assert recording.counters("n0/pid-8") == {}
 
 
 def test_the_runs_device_gets_its_uuid(tmp_path):

@@ -289,12 +289,17 @@ def test_a_process_that_ended_its_recording_has_not_died():
     assert watch.deaths == []
 
 
-def test_a_process_of_another_node_is_dead_when_it_is_silent():
-    now = time.time_ns()
-    silent = recorder(1, node="far", flushed=now - 60 * S)
+@pytest.mark.parametrize("clock_s", [0, -600, 600])
+def test_a_process_of_another_node_is_dead_when_it_is_silent(monkeypatch, clock_s):
+    """Whatever the clock of that node says: it may be minutes behind ours, or ahead."""
     watch = DeathWatch()
-    watch.look(LiveState(processes=[silent, recorder(2, node="far", flushed=now)]))
-    assert [death.pid for death in watch.deaths] == [1]
+    for second in range(0, 61, 10):
+        monkeypatch.setattr(time, "time_ns", lambda second=second: (1000 + second) * S)
+        silent = recorder(1, node="far", flushed=(1000 + clock_s) * S)
+        alive = recorder(2, node="far", flushed=(1000 + clock_s + second) * S)
+        watch.look(LiveState(processes=[silent, alive]))
+        assert [death.pid for death in watch.deaths] == ([1] if second > 30 else [])
+    assert watch.deaths[0].heard_ns == 1000 * S
 
 
 def death(name, seen, heard=None, pid=1):
@@ -344,6 +349,14 @@ def test_a_run_that_lost_a_process_and_its_last_steps_has_failed_whatever_its_ex
     broken = Outcome(exit_code=0, steps=3, planned_steps=200, deaths=lost)
     assert broken.command_exit_code == 1
     assert broken.sentence() == "broke off at step 3 of 200"
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(9, "killed by SIGKILL"), (40, "killed by signal 40")]
+)
+def test_a_run_killed_by_any_signal_says_by_which(number, said):
+    assert Outcome(exit_code=-number).sentence() == said
+    assert Outcome(exit_code=-number).command_exit_code == 128 + number
 
 
 @pytest.mark.parametrize(("steps", "planned"), [(3, 200), (None, None), (12, 12)])

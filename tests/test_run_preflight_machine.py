@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+import pytest
 from preflight_facts import ROLLOUT, facts
 
 from rlinsight.runs import kernel_window
@@ -30,6 +31,40 @@ def test_devices_that_are_not_there_are_missed():
     assert machine.devices_exist(facts(trainer=(1, 64), device="cpu")) is None
     with_cluster = facts(trainer=(8, 8), environment={"RAY_ADDRESS": "10.0.0.1:6379"})
     assert machine.devices_exist(with_cluster) is None
+
+
+def test_a_cluster_that_runs_here_has_devices_that_this_machine_has_not(tmp_path):
+    """`ray start` leaves a note, and `ray.init()` joins what it names without RAY_ADDRESS."""
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        (tmp_path / "ray").mkdir()
+        note = tmp_path / "ray" / "ray_current_cluster"
+        note.write_text(f"127.0.0.1:{head.getsockname()[1]}")
+        joins = {"RAY_TMPDIR": str(tmp_path)}
+        assert machine.devices_exist(facts(trainer=(8, 8), environment=joins)) is None
+        own = joins | {"RAY_ADDRESS": "local"}
+        assert machine.devices_exist(facts(trainer=(8, 8), environment=own)) is not None
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"),
+    [
+        (None, 2),
+        ("0", 1),
+        ("0,1,2,3", 2),  # no more than there are
+        ("", 0),
+        ("-1", 0),
+        ("0,-1,1", 1),
+        ("NoDevFiles", 0),
+        ("MIG-a,MIG-b,MIG-c", 3),  # parts of one of the two
+        ("MIG-a,MIG-b,GPU-1", 3),
+    ],
+)
+def test_devices_are_counted_as_cuda_counts_them(monkeypatch, tmp_path, visible, found):
+    for name in ("GPU-0", "GPU-1"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(machine, "_DRIVER_LIST", tmp_path)
+    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    assert machine.local_devices(facts(environment=environment)) == found
 
 
 def test_emulated_devices_are_always_there():

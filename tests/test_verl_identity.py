@@ -147,6 +147,10 @@ def test_trajectories_of_a_group_are_numbered_where_verl_does_not():
     [
         ("vllm_server_1_0", "replica1"),
         ("vllm_server_reward_1_0", "reward/replica1"),
+        # Of several teachers each numbers its replicas from 0; their keys tell them apart.
+        ("vllm_server_teacher_1_0", "teacher/replica1"),
+        ("vllm_server_teacher_1_0_math", "teacher/math/replica1"),
+        ("vllm_server_teacher_1_0_open_code", "teacher/open_code/replica1"),
         ("", "replica1"),
     ],
 )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import warnings
+from types import SimpleNamespace
 
+import pytest
 from live_rows import rows
 
 import rlinsight
@@ -16,6 +19,7 @@ from rlinsight.runs.cpu import metadata
 metadata.install()
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
+    from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.metrics.stats import IterationStats, PrefixCacheStats, SchedulerStats
 
 SECOND = 1_000_000_000
@@ -84,3 +88,26 @@ def test_the_sampling_interval_comes_from_the_run(monkeypatch):
     assert engine.sample_interval_ns() == SECOND // 4
     monkeypatch.setenv("RLINSIGHT_COLLECTORS", "not json")
     assert engine.sample_interval_ns() == SECOND
+
+
+def test_statistics_are_asked_for_by_keyword_and_never_twice():
+    """A call that gives them by position is let through as it is: twice would end the engine."""
+
+    def started(*args, **kwargs):
+        call = SimpleNamespace(args=args, kwargs=kwargs)
+        engine.add_stat_logger(call)
+        return call.kwargs
+
+    assert started("config", stat_loggers=None) == {"stat_loggers": [engine.stat_logger]}
+    assert started(stat_loggers=["mine"]) == {"stat_loggers": ["mine", engine.stat_logger]}
+    kwargs: dict[str, object] = {}
+    with pytest.raises(ValueError, match="by position"):
+        engine.add_stat_logger(SimpleNamespace(args=tuple(range(8)), kwargs=kwargs))
+    assert kwargs == {}
+
+
+def test_the_place_of_the_statistics_is_that_of_the_installed_engine():
+    parameters = [
+        name for name in inspect.signature(AsyncLLM.__init__).parameters if name != "self"
+    ]
+    assert parameters.index("stat_loggers") == engine._STAT_LOGGERS_AT

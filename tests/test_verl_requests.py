@@ -274,8 +274,62 @@ def test_the_budget_tells_stop_from_length_where_the_engine_was_not_heard(
     assert rollout.finish_of(attempt, call, tokens) == finish
 
 
-def test_the_budget_is_what_the_server_will_allow():
-    config = SimpleNamespace(response_length=512)
-    assert rollout.token_budget({"max_tokens": 40}, config) == 40
-    assert rollout.token_budget({"max_new_tokens": 41}, config) == 41
-    assert rollout.token_budget({}, config) == 512
+@pytest.mark.parametrize(
+    ("prompt_tokens", "asked", "budget"),
+    [
+        (3, {"max_tokens": 8}, 8),
+        (3, {"max_new_tokens": 9}, 9),
+        (3, {}, 16),  # a whole response
+        (20, {}, 12),  # a later turn: what is left of prompt and response together
+        (60, {"max_tokens": 8}, 4),  # what is left of the engine's length
+        (40, {}, 1),  # nothing is left, and one token is the least
+    ],
+)
+def test_the_budget_is_what_the_server_allows(server, tmp_path, prompt_tokens, asked, budget):
+    """Asked of verl's own server: the engine is given that many tokens."""
+    given = []
+
+    async def generate(prompt, sampling_params, request_id, **_):
+        given.append(sampling_params.max_tokens)
+        raise ValueError("that is all we wanted to know")
+        yield
+
+    async def timeline() -> None:
+        server.engine.generate = generate
+        with pytest.raises(ValueError, match="all we wanted"):
+            await server.generate(list(range(prompt_tokens)), dict(asked), tagged(1))
+
+    prompt = list(range(prompt_tokens))
+    assert rollout.token_budget(prompt, asked, server.config) == budget
+    asyncio.run(timeline())
+    assert given == [budget]
+
+
+def test_an_engine_that_has_no_ids_of_its_own_is_heard(tmp_path):
+    """As vLLM before 0.12: the id the server gave is the only one."""
+    attempt = rollout._attempts["old"] = rollout.Attempt(None, "replica0", 1, None)
+    state = SimpleNamespace(request_id="old", stats=SimpleNamespace(first_token_ts=0.0))
+    with rlinsight.recording(tmp_path / "t") as rec:
+        call = SimpleNamespace(rec=rec, arg=lambda index, _: (state, "length")[index])
+        rollout.heard_from_engine(call)
+    assert rollout._attempts.pop("old").engine_finish == attempt.engine_finish == "length"
+
+
+# -- topology ------------------------------------------------------------------------------
+
+
+def declared(server, rec, node_rank: int, devices: str) -> None:
+    rec.node, server.node_rank = f"n{node_rank}", node_rank
+    call = SimpleNamespace(obj=server, rec=rec, error=None, arg=lambda *_: devices)
+    replica.declare(call)
+
+
+def test_a_replica_over_two_nodes_has_the_devices_of_both(server, tmp_path):
+    """Each node has a server of its own; only the first has the engine."""
+    server.config.max_num_seqs, server.config.data_parallel_size = 32, 1
+    for node_rank, devices in ((1, "4,5"), (0, "0,1")):
+        with rlinsight.recording(tmp_path / "t") as rec:
+            declared(server, rec, node_rank, devices)
+    (lane,) = rlinsight.open(tmp_path / "t").topology.replicas("standalone")
+    assert (lane.id, lane.replica, lane.capacity, lane.node) == ("replica0", 0, 32, "n0")
+    assert sorted(lane.devices) == ["n0/0", "n0/1", "n1/4", "n1/5"]

@@ -99,6 +99,8 @@ class Dcmi:
         if self._noted:
             return
         self._noted = True
+        for card, reason in self._calls.lost.items():
+            board.gap(self._node, f"card {card}", reason)
         facts = {
             f"{self._node}/{chip.logical}": {
                 "kind": "npu",
@@ -116,6 +118,9 @@ class _Calls:
 
     def __init__(self, library: Any) -> None:
         self._library = library
+        #: Cards that are listed and cannot be asked, and why: a container may see all cards and
+        #: have some, and a broken one must not take the others with it.
+        self.lost: dict[int, str] = {}
         self.generation = 1
         problems = []
         for generation in (1, 2):  # a 950 refuses the first, older chips lack the second
@@ -167,7 +172,13 @@ class _Calls:
     def _in_cards(self) -> list[_Chip]:
         cards, count = (ctypes.c_int * _MAX_CARDS)(), ctypes.c_int()
         self._call("get_card_list", ctypes.byref(count), cards, _MAX_CARDS)
-        return [chip for card in cards[: count.value] for chip in self._of_card(card)]
+        chips: list[_Chip] = []
+        for card in cards[: count.value]:
+            try:
+                chips += self._of_card(card)
+            except (Unsupported, OSError) as error:
+                self.lost[card] = str(error)
+        return chips
 
     def _of_card(self, card: int) -> list[_Chip]:
         number, controller, cpu = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
@@ -203,8 +214,12 @@ def open_dcmi(node: str) -> Dcmi:
             library = ctypes.CDLL(path)
         except OSError:
             continue
-        source = Dcmi(node, library)
+        try:
+            source = Dcmi(node, library)
+        except (Unsupported, OSError) as error:
+            raise SourceMissing(f"{path}: {error}") from error
         if source._chips:
             return source
-        raise SourceMissing(f"{path} lists no chip")
+        lost = "".join(f"; card {card}: {why}" for card, why in source._calls.lost.items())
+        raise SourceMissing(f"{path} lists no chip{lost}")
     raise SourceMissing("no libdcmi.so")

@@ -100,14 +100,20 @@ class Host:
 
     def _each_process(self, board: Board, ts_ns: int) -> None:
         pids = self._processes.refresh()
-        self._known = {pid: process for pid, process in self._known.items() if pid in pids}
+        for pid in self._known.keys() - pids:
+            self._forget(pid)
         for pid in pids:
             try:
                 self._process(board, pid, ts_ns)
             except self._psutil.NoSuchProcess:  # it ended between two looks
-                self._known.pop(pid, None)
+                self._forget(pid)
             except self._psutil.AccessDenied as error:
                 board.gap(self._processes.lane(pid), "process", str(error))
+
+    def _forget(self, pid: int) -> None:
+        """Keep nothing of a process that ended: a run may start a new one for every reward."""
+        self._known.pop(pid, None)
+        self._rates.pop(self._processes.lane(pid), None)
 
     def _process(self, board: Board, pid: int, ts_ns: int) -> None:
         lane = self._processes.lane(pid)

@@ -40,6 +40,9 @@ class NpuSmi:
             return
         board.stamp()
         ids = device_ids(readings, self._mapping)
+        if not self._mapping:  # a chip that drops out must not give its place to the next one
+            keys = ((reading.npu, reading.chip) for reading in readings)
+            self._mapping = {key: int(name) for key, name in zip(keys, ids, strict=True)}
         seen = {f"{self._node}/{name}": row for name, row in zip(ids, readings, strict=True)}
         self._note(board, seen)
         for lane, reading in seen.items():

@@ -128,9 +128,15 @@ class Nvml:
         self._slowed[lane] = names
 
     def _process_memory(self, board: Board) -> None:
-        """Memory of each process of the run, over all devices it uses."""
+        """Memory of each process of the run, over all devices it uses.
+
+        A GPU that is divided names the processes of its instances once more.
+        """
+        divided = {gpu.index for gpu in self._gpus if gpu.is_instance}
         used: Counter[int] = Counter()
         for gpu in self._gpus:
+            if gpu.index in divided and not gpu.is_instance:
+                continue
             for process in self._running(board, gpu):
                 if process.pid in self._processes.pids and process.usedGpuMemory is not None:
                     used[process.pid] += process.usedGpuMemory

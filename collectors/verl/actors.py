@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+#: `<engine>_server_<model>_<replica>_<node>[_<key>]`, as verl names what serves another model.
+_SERVED = re.compile(r"server_(reward|teacher)_\d+_\d+(?:_(.+))?$")
+
 
 @lru_cache(maxsize=1)
 def actor_name() -> str:
@@ -28,14 +31,18 @@ def worker_lane(prefix: str, name: str, pid: int) -> str:
 
 def served_model(name: str) -> str | None:
     """Return `reward` or `teacher` for a server of such a model, None for the policy's."""
-    other = re.search(r"server_(reward|teacher)_", name)
+    other = _SERVED.search(name)
     return other.group(1) if other else None
 
 
 def replica_lane_id(rank: int, name: str) -> str:
     """Return the lane of replica `rank`, such as `replica0` or `reward/replica0`.
 
-    Reward and teacher models number their replicas from 0 as well.
+    Reward and teacher models number their replicas from 0 as well, each of several teachers
+    its own: `vllm_server_teacher_0_0_math` is `teacher/math/replica0`.
     """
-    model = served_model(name)
-    return f"replica{rank}" if model is None else f"{model}/replica{rank}"
+    other = _SERVED.search(name)
+    if other is None:
+        return f"replica{rank}"
+    model, key = other.groups()
+    return f"{model}/{key}/replica{rank}" if key else f"{model}/replica{rank}"

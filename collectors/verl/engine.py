@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 HOOK_NAME = "vllm.engine_stats"
 _DEFAULT_INTERVAL_S = 1.0
+#: Where `stat_loggers` stands among the arguments of `AsyncLLM.__init__`, without self.
+_STAT_LOGGERS_AT = 7
 
 #: Set once a stat logger of ours is in place in this process.
 stats_active = False
@@ -194,6 +196,8 @@ def stat_logger(_: Any, engine_index: int = 0) -> StatLogger:
 
 def add_stat_logger(call: Call) -> None:
     """Hand our stat logger to the engine; vLLM then keeps statistics even if logging is off."""
+    if len(call.args) > _STAT_LOGGERS_AT:  # what is given by position cannot be replaced
+        raise ValueError("`stat_loggers` was given by position")
     given = call.kwargs.get("stat_loggers")
     call.kwargs["stat_loggers"] = [*(given or ()), stat_logger]
 

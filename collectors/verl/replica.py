@@ -6,6 +6,7 @@ Runs in the server process; see `rollout` for what appears on the replica's lane
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -42,28 +43,34 @@ def engine_kind(server: Any) -> str:
 
 
 def declare(call: Call) -> None:
-    """The server exists: name its lane, devices and capacity."""
+    """The server exists: name its lane, devices and capacity.
+
+    Of a replica that spans several nodes each node has a server, which knows its own devices;
+    the first has the engine, and its process is that of the lane.
+    """
     server = call.obj
-    if call.error is not None or server.node_rank != 0:
+    if call.error is not None:
         return
-    lane = lane_of(server)
-    engine.set_lane(lane)
-    call.rec.lane = lane
     visible = str(call.arg(8, "cuda_visible_devices") or "").split(",")
-    engines = getattr(server.config, "data_parallel_size", 1)
-    call.rec.declare_lane(
-        Lane(
-            lane,
-            role="replica",
-            devices=tuple(f"{call.rec.node}/{name.strip()}" for name in visible if name.strip()),
-            engine_kind=server.rollout_mode.value,
-            capacity=server.config.max_num_seqs * engines,
-            replica=server.replica_rank,
-            node=call.rec.node,
-            pid=os.getpid(),
-            model=served_model(actor_name()),
-        )
+    lane = Lane(
+        lane_of(server),
+        role="replica",
+        devices=tuple(f"{call.rec.node}/{name.strip()}" for name in visible if name.strip()),
+        engine_kind=server.rollout_mode.value,
+        replica=server.replica_rank,
+        model=served_model(actor_name()),
     )
+    if server.node_rank == 0:
+        lane = _of_engine(call, server, lane)
+    call.rec.declare_lane(lane)
+
+
+def _of_engine(call: Call, server: Any, lane: Lane) -> Lane:
+    """Return the lane with what only the server that has the engine knows."""
+    engine.set_lane(lane.id)
+    call.rec.lane = lane.id
+    capacity = server.config.max_num_seqs * getattr(server.config, "data_parallel_size", 1)
+    return replace(lane, capacity=capacity, node=call.rec.node, pid=os.getpid())
 
 
 def gate_closed(call: Call) -> None:

@@ -68,9 +68,11 @@ def submitted(call: Call) -> None:
         attempt=known.attempt,
         validate=known.validate,
     )
-    budget = token_budget(call.arg(1, "sampling_params"), server.config)
-    attempt = call.state = Attempt(row, lane, server.global_steps, budget)
+    attempt = call.state = Attempt(row, lane, server.global_steps, None)
     _attempts[engine_id] = attempt
+    attempt.budget = token_budget(
+        call.arg(0, "prompt_ids"), call.arg(1, "sampling_params"), server.config
+    )
 
 
 def ended(call: Call) -> None:
@@ -114,14 +116,30 @@ def finish_of(attempt: Attempt, call: Call, response_tokens: int | None) -> str 
     return _FINISH.get(str(reason), "error" if reason == "error" else None)
 
 
-def token_budget(sampling_params: Any, config: Any) -> int | None:
-    """Return the most tokens this attempt may answer, as the server will work it out."""
+def token_budget(prompt_ids: Any, sampling_params: Any, config: Any) -> int | None:
+    """Return the most tokens this attempt may answer, as the server will work it out.
+
+    That is what the request asks for, else what `prompt_length + response_length` leaves beside
+    the prompt but `response_length` at most; and never more than the engine's length leaves.
+
+    Worked example: prompts of 16 and responses of 16 tokens on an engine of 64: after a turn of
+    10 tokens, a prompt of 20 has 12 left; one of 60 that asks for 8 has 4.
+    """
+    prompt = _length(prompt_ids)
+    if prompt is None:
+        return None
+    asked = _asked(sampling_params)
+    if asked is None:
+        asked = min(config.response_length, config.prompt_length + config.response_length - prompt)
+    return int(max(1, min(asked, config.max_model_len - prompt)))
+
+
+def _asked(sampling_params: Any) -> int | None:
     if isinstance(sampling_params, Mapping):
         for key in ("max_tokens", "max_new_tokens"):
             if sampling_params.get(key) is not None:
                 return int(sampling_params[key])
-    budget = getattr(config, "response_length", None)
-    return None if budget is None else int(budget)
+    return None
 
 
 def at_gate(call: Call) -> None:
@@ -158,7 +176,8 @@ def admitted(call: Call) -> None:
 def heard_from_engine(call: Call) -> None:
     """The engine finished a request: it knows why, and when its first token came."""
     state = call.arg(0, "req_state")
-    attempt = _attempts.get(str(state.external_req_id))
+    # Before vLLM had ids of its own, the server's was the only one.
+    attempt = _attempts.get(str(getattr(state, "external_req_id", state.request_id)))
     if attempt is None:
         return
     attempt.engine_finish = str(call.arg(1, "finish_reason"))

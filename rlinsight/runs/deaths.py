@@ -55,6 +55,8 @@ class DeathWatch:
         self._names: dict[int, str] = {}
         self._known_dead: set[tuple[str, int, int]] = set()
         self._children: dict[processes.Process, int] = {}
+        #: Of recorders on other nodes: their last sign of life, and when it was seen here.
+        self._heard: dict[tuple[str, int, int], tuple[int, int]] = {}
 
     def look(self, state: LiveState) -> None:
         """Note the recorders that have died since the last look; costs a question per pid."""
@@ -65,7 +67,8 @@ class DeathWatch:
             if self._is_gone(recorder, now_ns):
                 self._known_dead.add(recorder.key)
                 what = self._names.get(recorder.pid, "a recording process")
-                self._add(state, recorder, recorder.pid, what, recorder.flushed_ns, now_ns)
+                _, heard_ns = self._heard.get(recorder.key, (0, recorder.flushed_ns))
+                self._add(state, recorder, recorder.pid, what, heard_ns, now_ns)
 
     def look_at_children(self, alive: set[processes.Process], state: LiveState) -> None:
         """Note lasting children of recording processes that died before their parent."""
@@ -132,12 +135,23 @@ class DeathWatch:
 
     def _is_gone(self, recorder: Recorder, now_ns: int) -> bool:
         if recorder.node != self._node:
-            return now_ns - recorder.flushed_ns > _SILENT_NS
+            return now_ns - self._heard_ns(recorder, now_ns) > _SILENT_NS
         found = processes.find(recorder.pid)
         if found is None or not processes.is_alive(found):
             return True
         self._names[recorder.pid] = found.name
         return False
+
+    def _heard_ns(self, recorder: Recorder, now_ns: int) -> int:
+        """Return when a recorder of another node was last heard of, by the clock of this one.
+
+        Its own clock may be minutes off; that its sign of life changes is all that counts.
+        """
+        sign, heard_ns = self._heard.get(recorder.key, (None, 0))
+        if sign != recorder.flushed_ns:
+            self._heard[recorder.key] = (recorder.flushed_ns, now_ns)
+            return now_ns
+        return heard_ns
 
 
 def shutdown_began(recorders: Iterable[Recorder], end_ns: int) -> int | None:

@@ -44,7 +44,7 @@ class Gathered:
 def at_end(trace: Path, run_id: str) -> Gathered:
     """Fetch the files that `trace` lacks from every node, and compare the clocks."""
     result = Gathered()
-    _visit(trace, run_id, result, lambda agent, _: _fetch_missing(agent, trace, result))
+    _visit(trace, run_id, result, lambda agent, name: _fetch_missing(agent, trace, name, result))
     return result
 
 
@@ -93,20 +93,41 @@ def _round_trips(agent: Any) -> list[tuple[int, int, int]]:
     return trips
 
 
-def _fetch_missing(agent: Any, trace: Path, result: Gathered) -> None:
-    """Fetch what this file system does not show, or shows shorter."""
-    for folder, name, size in ask(agent.inventory.remote()):
-        target = trace / name
-        if _is_ours(name) or (target.exists() and target.stat().st_size >= size):
+def _fetch_missing(agent: Any, trace: Path, name: str, result: Gathered) -> None:
+    """Fetch what this file system does not show, or shows shorter.
+
+    A file that cannot be read there, or written here, costs itself only. Raises what Ray raises
+    when the node does not answer.
+    """
+    problems: list[str] = []
+    for folder, file, size in ask(agent.inventory.remote()):
+        target = trace / file
+        try:
+            if _is_ours(file) or (target.exists() and target.stat().st_size >= size):
+                continue
+            _fetch(agent, folder, file, size, target)
+        except TimeoutError:  # the node is gone, and so is the rest
+            raise
+        except OSError as error:
+            problems.append(f"`{file}`: {_reason(error)}")
             continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(f"{target.name}.partial")
-        with partial.open("wb") as file:
-            for offset in range(0, size, CHUNK_BYTES):
-                file.write(ask(agent.read.remote(folder, name, offset, CHUNK_BYTES)))
-        partial.replace(target)
         result.files += 1
         result.bytes += size
+    if problems:
+        more = f", and {len(problems) - 1} more files" if len(problems) > 1 else ""
+        result.failed[name] = problems[0] + more
+
+
+def _fetch(agent: Any, folder: str, file: str, size: int, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.name}.partial")
+    try:
+        with partial.open("wb") as opened:
+            for offset in range(0, size, CHUNK_BYTES):
+                opened.write(ask(agent.read.remote(folder, file, offset, CHUNK_BYTES)))
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)  # no part of a trace
 
 
 def _is_ours(name: str) -> bool:

@@ -27,7 +27,7 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         # Only the main thread may do this; elsewhere the caller has to handle signals.
         if threading.current_thread() is threading.main_thread():
-            self._before = {name: signal.signal(name, self._handle) for name in _SIGNALS}
+            self._before = {n: signal.signal(n, self._handle) for n in _SIGNALS if _is_heard(n)}
         return self
 
     def __exit__(
@@ -43,3 +43,8 @@ class Interrupts:
         self.count += 1
         self.first = self.first or signal.Signals(number)
         self._arrived.set()
+
+
+def _is_heard(number: signal.Signals) -> bool:
+    """Whether a signal is meant for us: under `nohup` the end of the terminal is not."""
+    return number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,11 +51,11 @@ class NodeAgent:
 
     def inventory(self) -> list[tuple[str, str, int]]:
         """Return the files of the trace: folder, path relative to it, bytes."""
+        found = ((folder, path) for folder in self._folders for path in sorted(folder.rglob("*")))
         return [
-            (str(folder), path.relative_to(folder).as_posix(), path.stat().st_size)
-            for folder in self._folders
-            for path in sorted(folder.rglob("*"))
-            if path.is_file()
+            (str(folder), path.relative_to(folder).as_posix(), size)
+            for folder, path in found
+            if (size := _size(path)) is not None
         ]
 
     def read(self, folder: str, name: str, offset: int, size: int) -> bytes:
@@ -62,6 +63,15 @@ class NodeAgent:
         with (Path(folder) / name).open("rb") as file:
             file.seek(offset)
             return file.read(size)
+
+
+def _size(path: Path) -> int | None:
+    """Return the size of a file; None for what is none, or is not there any more."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 def on_every_node(trace: Path, run_id: str) -> Iterator[tuple[str, Any]]:

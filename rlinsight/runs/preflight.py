@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from rlinsight.errors import ConfigError, PreflightError
-from rlinsight.runs.checks import batches, cluster, machine, sequences, software, training
+from rlinsight.runs.checks import (
+    batches,
+    cluster,
+    machine,
+    refused,
+    sequences,
+    software,
+    training,
+)
 from rlinsight.runs.checks.facts import Check, Facts, Severity
 from rlinsight.runs.config import RecordingConfig
 from rlinsight.runs.plan import Plan
@@ -17,6 +25,7 @@ from rlinsight.runs.settings import Settings, compose, verl_folder
 CHECKS: Final[tuple[Check, ...]] = (
     *software.CHECKS,
     *batches.CHECKS,
+    *refused.CHECKS,
     *sequences.CHECKS,
     *training.CHECKS,
     *machine.CHECKS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -46,7 +47,8 @@ class Progress:
         traceback: TracebackType | None,
     ) -> None:
         if self._live is not None:
-            self._live.stop()
+            with suppress(OSError):  # nowhere to show it is no reason to lose the run's result
+                self._live.stop()
 
     def update(self, state: LiveState) -> None:
         """Show the state."""
@@ -127,7 +129,8 @@ class Echo:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._copy()
+        with suppress(OSError):  # nowhere to show it is no reason to lose the run's result
+            self._copy()
         self._log.close()
 
     def update(self, _state: LiveState) -> None:

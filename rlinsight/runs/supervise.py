@@ -24,6 +24,8 @@ _DEATH_POLL_S: Final = 0.1
 _CHILDREN_EVERY_S: Final = 3.0
 #: Ray stops its workers for up to ten seconds, and vLLM its engine for some more.
 GRACE_S: Final = 20.0
+#: The exit code of a run that was given up: nobody says how it ended, or that it did.
+_GIVEN_UP: Final = 1
 
 
 class Running(Protocol):
@@ -91,7 +93,7 @@ class Outcome:
         if self.exit_code == 0:
             return "finished"
         if self.exit_code < 0:
-            return f"killed by {signal.Signals(-self.exit_code).name}"
+            return f"killed by {_signal_name(-self.exit_code)}"
         return f"failed with exit code {self.exit_code}"
 
     @property
@@ -185,17 +187,35 @@ class Supervisor:
         return explanation(self._stall.quiet_s(), state.last_events, state.clock.now_ns())
 
     def _end(self, interrupts: Interrupts) -> int:
-        """Ask the run to end, insist on the second signal; return the exit code."""
+        """Ask the run to end, insist on the second signal; return the exit code.
+
+        A run that cannot even be asked whether it has ended (its cluster is gone, its process
+        waits for a disk that is) is given up: on the third signal, or after a while.
+        """
         asked, before = time.monotonic(), interrupts.count
-        self.display.say(
-            [f"stopping the run (up to {self.grace_s:.0f} s); interrupt again to kill it"]
-        )
+        self._say(f"stopping the run (up to {self.grace_s:.0f} s); interrupt again to kill it")
         self.running.interrupt()
         while (code := self.running.poll()) is None:
             if interrupts.count > before or time.monotonic() - asked >= self.grace_s:
-                self._stop(self.grace_s / 2, interrupts, before)
+                return self._insist(interrupts, before)
             interrupts.wait(_POLL_S / 5)
         return code
+
+    def _insist(self, interrupts: Interrupts, before: int) -> int:
+        """End the run by force; return its exit code, `_GIVEN_UP` if none comes."""
+        self._stop(self.grace_s / 2, interrupts, before)
+        deadline, insisted = time.monotonic() + self.grace_s / 2, interrupts.count
+        while (code := self.running.poll()) is None:
+            if time.monotonic() >= deadline or interrupts.count > insisted:
+                self._say("no answer whether the run has ended; parts of it may still be running")
+                return _GIVEN_UP
+            interrupts.wait(_POLL_S / 5)
+        return code
+
+    def _say(self, line: str) -> None:
+        """Show a line, if it can be shown: neither a full disk nor a closed pipe ends the run."""
+        with suppress(OSError):
+            self.display.say([line])
 
     def _clear_away(self, interrupts: Interrupts) -> None:
         """Wait for what the run leaves behind, Ray's daemons above all, then end it."""
@@ -208,3 +228,10 @@ class Supervisor:
 
     def _stop(self, grace_s: float, interrupts: Interrupts, before: int) -> None:
         self.running.stop(grace_s=grace_s, in_a_hurry=lambda: interrupts.count > before)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"

@@ -22,8 +22,9 @@ from rlinsight.trace.compact_report import CompactReport, TableReport
 from rlinsight.trace.compacted import SOURCES_KEY, Source, tail_digest
 from rlinsight.trace.compacted_writer import CompactedWriter
 from rlinsight.trace.external_sort import sort_into, survey
-from rlinsight.trace.files import LivePart, TraceFiles
+from rlinsight.trace.files import TraceFiles
 from rlinsight.trace.manifest import write_manifest
+from rlinsight.trace.parts import LivePart
 from rlinsight.trace.process import Process
 from rlinsight.trace.reader import open_trace
 from rlinsight.trace.schema import TABLES, TableName

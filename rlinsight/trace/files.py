@@ -11,11 +11,11 @@ from typing import Final
 import pyarrow as pa
 
 from rlinsight.errors import TraceError
-from rlinsight.trace.clock import Clocks
 from rlinsight.trace.compacted import CompactedTable, Source, open_compacted, source_of
 from rlinsight.trace.folder import Entry, Folder
 from rlinsight.trace.manifest import MANIFEST_NAME, Manifest, read_manifest
 from rlinsight.trace.no_trace import not_a_trace
+from rlinsight.trace.parts import CompactedPart, LivePart
 from rlinsight.trace.process import Process
 from rlinsight.trace.rows import settle
 from rlinsight.trace.schema import TABLES, TableName
@@ -26,64 +26,17 @@ from rlinsight.trace.sources import (
     Skipped,
     empty_table,
     find_live,
-    open_stream,
-    read_tables,
     why,
 )
-from rlinsight.trace.upgrade import UnusableTableError, check_version
+from rlinsight.trace.upgrade import check_version
 
 _COMPACTED_NAMES: Final[dict[str, TableName]] = {f"{name}.arrow": name for name in TABLES}
 
+#: A compaction replaces one table after the other; a look begun in between is begun anew.
+_LOOKS: Final = 2 * len(TABLES)
+
 #: What the launcher and people keep beside a trace.
 _COMPANIONS: Final = (".log", ".jsonl", ".yaml", ".yml", ".html", ".md", ".txt")
-
-
-@dataclass
-class LivePart:
-    """The rows of one live file, as it was when the trace was opened.
-
-    After `tables`, `consumed` and `remark` say how much of the file was used.
-    """
-
-    folder: Folder
-    file: LiveFile
-    clocks: Clocks
-    done_bytes: int
-    process: int
-    consumed: int = 0
-    remark: str | None = None
-    damaged: bool = False
-
-    def tables(self) -> Iterator[pa.Table]:
-        """Yield the rows that are not in the compacted table yet."""
-        stream = open_stream(self.folder, self.file)
-        try:
-            yield from read_tables(self.file, stream, self.clocks, self.done_bytes)
-            self.remark, self.damaged = stream.remark, stream.problem is not None
-        except (OSError, UnusableTableError) as error:
-            self.remark, self.damaged = why(error), True
-        self.consumed = stream.consumed
-
-    def skim(self) -> str | None:
-        """Return what of the file cannot be read, without decoding it."""
-        stream = open_stream(self.folder, self.file)
-        try:
-            stream.skim()
-        except OSError as error:
-            return why(error)
-        return stream.remark
-
-
-@dataclass
-class CompactedPart:
-    """The rows of a compacted table, beside which there are live files."""
-
-    compacted: CompactedTable
-    process: int = 0
-
-    def tables(self) -> Iterator[pa.Table]:
-        """Yield the rows of the batches that are whole. Raises TraceError."""
-        yield from self.compacted.tables()
 
 
 @dataclass
@@ -119,6 +72,9 @@ class TraceFiles:
 
     def load(self, name: TableName) -> pa.Table:
         """Return all rows of a table, settled. Raises TraceError."""
+        compacted = self.compacted.get(name)
+        if compacted is not None and not self.live.get(name):
+            return compacted.load()
         tables: list[pa.Table] = []
         processes: list[pa.Array] = []
         for part in self.parts(name):
@@ -126,11 +82,25 @@ class TraceFiles:
                 tables.append(table)
                 processes.append(pa.repeat(pa.scalar(part.process, pa.int32()), table.num_rows))
             if isinstance(part, LivePart):
+                if part.gone and self._were_compacted(part.file):
+                    return self.load(name)
                 self.remarks[part.file.name] = part.remark
         if not tables:
             return empty_table(name)
         table = pa.concat_tables(tables).combine_chunks()
         return settle(name, table, pa.concat_arrays(processes))
+
+    def _were_compacted(self, file: LiveFile) -> bool:
+        """Tell whether the rows of a file that is gone are in its table now, and look anew if so.
+
+        A trace may be compacted between its opening and its reading.
+        """
+        now = find_files(self.folder)
+        table = now.compacted.get(file.table)
+        if table is None or all(source.file != file.name for source in table.sources):
+            return False
+        vars(self).update(vars(now))
+        return True
 
     def skipped(self) -> tuple[Skipped, ...]:
         """Return what is not used; live files that were not read yet are skimmed.
@@ -138,8 +108,12 @@ class TraceFiles:
         Of compacted tables, the batches that were found damaged so far.
         """
         for file in (file for files in self.live.values() for file in files):
-            if file.name not in self.remarks:
-                self.remarks[file.name] = self._part(file, 0).skim()
+            if file.name in self.remarks:
+                continue
+            part = self._part(file, 0)
+            self.remarks[file.name] = part.skim()
+            if part.gone and self._were_compacted(file):
+                return self.skipped()
         remarks = [
             Skipped(self.folder.where(name), remark)
             for name, remark in sorted(self.remarks.items())
@@ -214,10 +188,23 @@ def is_trace_folder(path: Path) -> bool:
 def find_files(folder: Folder) -> TraceFiles:
     """Look through a trace folder.
 
-    Raises OSError when it cannot be listed, TraceError when it is no trace or a newer one.
+    A live file that a compaction removes meanwhile is neither missed nor counted twice: when
+    the tables are other ones after the look than before, it is taken again. Raises OSError when
+    the folder cannot be listed, TraceError when it is no trace or a newer one.
     """
-    files = TraceFiles(folder)
     entries = folder.entries()
+    for _ in range(_LOOKS):
+        before, files = entries, _look(folder, entries)
+        if all(entry.name != LIVE for entry in before):
+            break  # nothing is left that could be compacted
+        entries = folder.entries()
+        if _tables(entries) == _tables(before):
+            break
+    return files
+
+
+def _look(folder: Folder, entries: list[Entry]) -> TraceFiles:
+    files = TraceFiles(folder)
     if not is_trace(entry.name for entry in entries):
         raise TraceError(not_a_trace(folder))
     for entry in entries:
@@ -227,3 +214,7 @@ def find_files(folder: Folder) -> TraceFiles:
             files.unusable.append(Skipped(folder.where(entry.name), why(error)))
     files.look_at_live()
     return files
+
+
+def _tables(entries: list[Entry]) -> set[tuple[str, int]]:
+    return {(entry.name, entry.size) for entry in entries if entry.name in _COMPACTED_NAMES}

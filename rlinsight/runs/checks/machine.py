@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from rlinsight.runs.checks.cluster import running_cluster
 from rlinsight.runs.checks.estimate import kernel_bytes, trace_bytes
 from rlinsight.runs.checks.facts import Check, Facts, Problem
 from rlinsight.runs.config import EXAMPLE, DeviceName, Pool, RunConfig
@@ -72,11 +73,13 @@ def _pools(config: RunConfig) -> list[Pool]:
 
 
 def _on_a_cluster(facts: Facts) -> bool:
-    return facts.config.ray_address is not None or "RAY_ADDRESS" in facts.environment
+    """Whether the run joins a cluster, whose devices are not those of this machine."""
+    joins = facts.config.ray_address or running_cluster(facts.environment)
+    return joins is not None
 
 
 def local_devices(facts: Facts) -> int:
-    """Return the accelerators of this machine that the run may see."""
+    """Return the accelerators of this machine that the run may see; a MIG instance is one."""
     kind = facts.config.device
     present = len(list(Path("/dev").glob(_DEVICE_FILES[kind])))
     if kind == "cuda":  # in some containers only the driver's own list is there
@@ -84,7 +87,17 @@ def local_devices(facts: Facts) -> int:
     visible = facts.environment.get(_VISIBLE[kind])
     if visible is None:
         return present
-    return min(present, len([part for part in visible.split(",") if part.strip()]))
+    named = list(_named(visible))
+    instances = sum(name.startswith("MIG-") for name in named) if present else 0
+    return min(present, len(named) - instances) + instances
+
+
+def _named(visible: str) -> Iterator[str]:
+    """Yield the devices of a list of visible ones, which ends where it names none."""
+    for part in map(str.strip, visible.split(",")):
+        if not part or part == "-1" or part.lower() in {"none", "void", "nodevfiles"}:
+            return
+        yield part
 
 
 def ports_are_free(facts: Facts) -> Problem | None:
