@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import rlinsight
 from rlinsight.analyzers.result import Estimate
 from rlinsight.analyzers.simulate import Calibration, Knobs
 from rlinsight.analyzers.simulate.outside import _PER_DOUBLING
@@ -18,6 +19,7 @@ from rlinsight.cli import app
 from rlinsight.errors import RlinsightError
 from rlinsight.report.whatif.answer import Answer
 from rlinsight.report.whatif.sections import signed
+from rlinsight.webapp.whatif import sliders
 
 ROOT = Path(__file__).parent.parent
 SAMPLE = str(ROOT / "sample_traces" / "fully_async")
@@ -102,6 +104,18 @@ def test_a_saved_calibration_answers_without_its_trace(tmp_path):
 def test_knobs_are_listed_with_their_overrides():
     text = whatif(SAMPLE, "--knobs")
     assert re.search(r"staleness_threshold +0\.5 +async_training\.staleness_threshold", text)
+
+
+@pytest.mark.parametrize("key", ["sync_step", "trainer.v1.separate_async.parameter_sync_step"])
+def test_the_train_batch_of_separate_async_follows_its_cycle(key):
+    """verl refuses a train batch that is not the updates between syncs x the mini-batch."""
+    sample = str(ROOT / "sample_traces/separate_async")
+    text = whatif(sample, "--set", f"{key}=4", *FAST)
+    assert "parameter_sync_step=4 data.train_batch_size=16" in text
+    calibration = Calibration.from_trace(rlinsight.open(sample))
+    shown = {slider.knob.name for slider in sliders(calibration, {})}
+    assert "sync_step" in shown
+    assert "train_batch" not in shown
 
 
 def test_devices_have_no_single_override():

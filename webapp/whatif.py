@@ -97,6 +97,8 @@ def calibrated(run: Run) -> Calibration:
 def sliders(calibration: Calibration, query: Mapping[str, str]) -> list[Slider]:
     """Return the knobs that the run's mode has and that are set, where the query puts them."""
     present = {name: value for name, value, _ in knobs_of_mode(calibration.knobs)}
+    if calibration.knobs.mode == "separate_async":
+        del present["train_batch"]  # it follows from the mini-batch and the steps per sync
     return [
         _slider(knob, present[knob.name], query.get(knob.name))
         for knob in _KNOBS

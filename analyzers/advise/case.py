@@ -9,7 +9,11 @@ from typing import Any, Final
 from rlinsight.analyzers.advise.finding import Evidence, Proposal, Unit
 from rlinsight.analyzers.result import Report
 from rlinsight.analyzers.simulate import Calibration, Effect, Knobs, predict_change
-from rlinsight.analyzers.simulate.overrides import override, pool_override
+from rlinsight.analyzers.simulate.overrides import (
+    override,
+    pool_override,
+    train_batch_override,
+)
 from rlinsight.errors import RlinsightError
 from rlinsight.trace.topology import Topology
 
@@ -126,10 +130,7 @@ class Case:
                 texts += pool_override(mode, pool, getattr(after, pool), self.config)
             elif (text := override(mode, name, value)) is not None:
                 texts.append(text)
-        moved = mode == "separate_async" and {"sync_step", "mini_batch"} & changes.keys()
-        if moved and "train_batch" not in changes:
-            texts.append(f"data.train_batch_size={after.train_batch}")
-        return tuple(texts)
+        return (*texts, *train_batch_override(after, changes.keys()))
 
     def idle(self, pool: str) -> float | None:
         """Return the idle ratio of a pool (trainer, rollouter), None where there is none."""

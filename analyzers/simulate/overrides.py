@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from rlinsight.analyzers.config import setting
@@ -142,6 +142,17 @@ def override(mode: Mode, name: str, value: object) -> str | None:
     if key is None:
         return None
     return f"{key}={_text(name, value)}"
+
+
+def train_batch_override(after: Knobs, changed: Collection[str]) -> tuple[str, ...]:
+    """Return the override of the train batch that follows from a change of separate_async's cycle.
+
+    verl refuses another than `sync_step` x `mini_batch`. `changed` names the knobs that are given.
+    """
+    cycle = {"sync_step", "mini_batch"} & set(changed)
+    if after.mode != "separate_async" or not cycle or "train_batch" in changed:
+        return ()
+    return (f"{OVERRIDES[after.mode]['train_batch']}={after.train_batch}",)
 
 
 def pool_override(

@@ -63,7 +63,12 @@ def answer(
 ) -> Answer:
     """Return the answer to `KNOB=VALUE` changes and `KNOB=A,B,C` sweeps."""
     from rlinsight.analyzers.simulate import predict_change, sweep
-    from rlinsight.analyzers.simulate.overrides import knob_name, mode_after, override
+    from rlinsight.analyzers.simulate.overrides import (
+        knob_name,
+        mode_after,
+        override,
+        train_batch_override,
+    )
     from rlinsight.report.whatif.answer import Answer
 
     asked = settings(calibration.knobs.mode, changes, sweeps)
@@ -71,7 +76,9 @@ def answer(
     runs = range(seeds)
     prediction, compared = _reproduced(calibration, report, runs, versions)
     mode = mode_after(calibration.knobs.mode, fixed)
-    commands = {key: override(mode, knob_name(mode, key), value) for key, value in fixed.items()}
+    names = {key: knob_name(mode, key) for key in fixed}
+    commands = {key: override(mode, names[key], value) for key, value in fixed.items()}
+    follows = train_batch_override(calibration.knobs.changed(fixed), names.values())
     return Answer(
         trace=Path(trace).name,
         calibration=calibration,
@@ -82,7 +89,7 @@ def answer(
         sweep=sweep(calibration, varied, fixed=fixed, seeds=runs, versions=versions)
         if varied
         else None,
-        overrides=tuple(text for text in commands.values() if text is not None),
+        overrides=(*(text for text in commands.values() if text is not None), *follows),
         unmapped=tuple(key for key, text in commands.items() if text is None),
     )
 
