@@ -11,6 +11,7 @@ from gating import TODAY, gate_runs, judged, metric
 from rlinsight.analyzers.gate.attribution import attribution
 from rlinsight.analyzers.gate.observation import Observation, Scalar
 from rlinsight.analyzers.gate.settings import Acknowledged, MetricSettings
+from rlinsight.report.check.words import headline
 
 Kind = gate_runs.Kind
 QUIET = Kind(noise=0.01)
@@ -156,6 +157,7 @@ def test_an_equal_lag_is_no_pass_of_a_throughput_that_was_not_compared(history):
     result = judged(run(longer=3.0), *history, metrics=NO_SYNC)
     assert metric(result, "lag_versions").verdict == "PASS"
     assert (result.verdict, result.exit_code) == ("INACTIVE", 0)
+    assert "INACTIVE: neither throughput nor step time was compared" in headline(result)
 
 
 def test_a_check_that_is_not_about_throughput_passes_by_what_it_is_about(history):

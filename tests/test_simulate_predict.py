@@ -14,7 +14,12 @@ from rlinsight.analyzers.result import Estimate
 from rlinsight.analyzers.simulate import Calibration, Knobs, predict_change, simulate, sweep
 from rlinsight.analyzers.simulate.calibration import Uncertainty
 from rlinsight.analyzers.simulate.fits import Fit
-from rlinsight.analyzers.simulate.outside import _PER_DOUBLING, leaps, widening
+from rlinsight.analyzers.simulate.outside import (
+    _PER_DOUBLING,
+    leaps,
+    leaps_of_change,
+    widening,
+)
 from rlinsight.analyzers.simulate.reproduce import recorded, reproduce, whole_versions
 from rlinsight.analyzers.simulate.validation import Row, check_run, differences, summarize
 from rlinsight.errors import ConfigError, TraceError
@@ -164,7 +169,7 @@ def test_the_run_itself_leans_on_nothing():
         ({"tensor_parallel": 2}, "tensor_parallel"),
         ({"staleness_threshold": 20.0, "concurrent_samples": 64}, "concurrency"),
         ({"mini_batch": 8}, "update_tokens"),
-        ({"token_budget": 2}, "token_budget"),
+        ({"token_budget": 2}, "micro_batch_cost"),
         ({"ppo_epochs": 2}, "ppo_epochs"),
         ({"validation_interval": 2}, "validation_interval"),
         ({"checkpoint_interval": 2}, "checkpoint_interval"),
@@ -187,6 +192,23 @@ def test_an_unknown_slope_is_a_larger_leap(error, about):
     assert found.about == about
     # Two replicas of at most five responses; two were seen.
     assert found.allowance == pytest.approx(_PER_DOUBLING[about] * math.log2(5 / 2))
+
+
+@pytest.mark.parametrize(("error", "about"), [(0.1, "token_budget"), (0.6, "micro_batch_cost")])
+def test_a_known_cost_of_a_micro_batch_is_a_smaller_leap(error, about):
+    fit = Fit("training.per_micro_batch_s", 1.0, 1.0, error, 9)
+    calibration = replace(job("fully_async"), fits=(fit,))
+    (found,) = leaps(calibration, calibration.knobs.changed({"token_budget": 2}))
+    assert (found.about, found.allowance) == (about, _PER_DOUBLING[about])
+
+
+@pytest.mark.parametrize(("interval", "doubted"), [(2, False), (1, True), (None, False)])
+def test_a_cost_that_both_leave_out_says_nothing_of_their_difference(interval, doubted):
+    calibration = job("fully_async", validation_interval=2, costs={"validation_requests": 0})
+    before = calibration.knobs
+    after = before.changed({"validation_interval": interval, "ppo_epochs": 2})
+    about = {leap.about for leap in leaps_of_change(calibration, before, after)}
+    assert about == {"ppo_epochs"} | ({"validation_interval"} if doubted else set())
 
 
 def test_inside_of_what_was_seen_nothing_is_assumed():

@@ -21,12 +21,15 @@ _PER_DOUBLING: Final = {
     "concurrency": 0.05,
     "concurrency_slope": 0.30,
     "update_tokens": 0.03,
-    "token_budget": 0.10,
+    "token_budget": 0.03,
+    "micro_batch_cost": 0.10,
     "ppo_epochs": 0.05,
 }
 _LONGER: Final = 0.10
 _HYBRID: Final = 0.05
 _METRICS: Final = 0.10
+#: Costs that a run never had, and that a simulation leaves out.
+_LEFT_OUT: Final = ("validation_interval", "checkpoint_interval")
 #: How far beyond the seen range still counts as inside.
 _SLACK: Final = 1.25
 
@@ -54,6 +57,15 @@ def leaps(calibration: Calibration, knobs: Knobs) -> tuple[Leap, ...]:
         )
         if leap is not None
     )  # fmt: skip
+
+
+def leaps_of_change(calibration: Calibration, before: Knobs, after: Knobs) -> tuple[Leap, ...]:
+    """Return what a comparison of two settings assumes.
+
+    A cost that is left out of both, equally often, says nothing of their difference.
+    """
+    alike = {name for name in _LEFT_OUT if getattr(before, name) == getattr(after, name)}
+    return tuple(leap for leap in leaps(calibration, after) if leap.about not in alike)
 
 
 def widening(found: tuple[Leap, ...]) -> float:
@@ -138,11 +150,19 @@ def _budget(calibration: Calibration, knobs: Knobs) -> Leap | None:
     tokens = calibration.training.tokens[1]
     if old and new and micro_batches(knobs, tokens) == micro_batches(calibration.knobs, tokens):
         return None
-    reason = "what a micro-batch costs by itself was not measured apart from the rest of an update"
-    doublings = (
-        _doublings("token_budget", new, old) if old and new else _PER_DOUBLING["token_budget"]
+    apart = any(
+        fit.name == "training.per_micro_batch_s" and fit.verdict == "fits"
+        for fit in calibration.fits
     )
-    return Leap("token_budget", reason, doublings)
+    about, reason = (
+        ("token_budget", "micro-batches of another size are as fast per token as those measured")
+        if apart
+        else (
+            "micro_batch_cost",
+            "what a micro-batch costs by itself was not measured apart from the rest of an update",
+        )
+    )
+    return Leap(about, reason, _doublings(about, new, old) if old and new else _PER_DOUBLING[about])
 
 
 def _lengths(calibration: Calibration, knobs: Knobs) -> Leap | None:

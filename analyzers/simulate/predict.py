@@ -16,7 +16,7 @@ from rlinsight.analyzers.simulate.closed_form import LagCheck, check_lag
 from rlinsight.analyzers.simulate.estimates import figure, one_more_run
 from rlinsight.analyzers.simulate.fully_async import FullyAsync
 from rlinsight.analyzers.simulate.knobs import Knobs, Mode
-from rlinsight.analyzers.simulate.outside import Leap, leaps, widening
+from rlinsight.analyzers.simulate.outside import Leap, leaps, leaps_of_change, widening
 from rlinsight.analyzers.simulate.rounds import versions_of, versions_of_both
 from rlinsight.analyzers.simulate.separate_async import SeparateAsync
 from rlinsight.analyzers.simulate.size import STEPS, check_size
@@ -175,7 +175,7 @@ def predict_setting(
     check_size(calibration, [before, after], seeds=len(seeds), versions=simulated, limit=limit)
     old = [run(calibration, before, seed, both[0]) for seed in seeds]
     new = [run(calibration, after, seed, both[1]) for seed in seeds]
-    wider = widening(leaps(calibration, after))
+    wider = widening(leaps_of_change(calibration, before, after))
     ratios = {
         name: one_more_run(
             [getattr(b, name) / getattr(a, name) - 1 for a, b in zip(old, new, strict=True)],

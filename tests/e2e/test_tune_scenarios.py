@@ -19,8 +19,6 @@ import pytest
 import yaml
 from conftest import CLI, EXAMPLES, cli
 
-import rlinsight
-
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
 
@@ -107,21 +105,6 @@ def test_staleness_is_offered_at_its_plateau_after_what_is_of_a_lower_tier(tmp_p
     # Fewer syncs are of a lower tier and leave nothing to wait for: staleness stays as it is.
     assert later[0]["candidate"]["rule"] == "sync_step"
     assert later[0]["judged"]["change"] > 0.05
-
-
-def test_a_trainer_that_is_run_away_from_gets_a_larger_token_budget(tmp_path):
-    """Five mini-batches ahead of a trainer that works in many small micro-batches."""
-    config = tmp_path / "run_ahead.yaml"
-    config.write_text((EXAMPLES / "emulated/run_ahead.yaml").read_text())
-    first, *later = kept(tuned(config))
-    assert "token_budget" in [one["candidate"]["rule"] for one in later]
-    assert later[-1]["measured"]["value"] / first["measured"]["value"] > 1.5
-    before, after = (
-        rlinsight.open(one["trace"]).analyze().run_ahead.mean_mini_batches
-        for one in (first, later[-1])
-    )
-    assert before > 4
-    assert after < 2
 
 
 def test_a_killed_tuning_waits_for_its_run_and_goes_on(tmp_path):

@@ -100,12 +100,14 @@ def _why(result: CheckResult) -> str:
     errors = [metric for metric in result.metrics if metric.verdict == "ERROR"]
     if errors:
         return f": {sentence(errors[0])}"
+    return f": {_not_compared(result)}" if result.verdict == "INACTIVE" else _passed(result)
+
+
+def _not_compared(result: CheckResult) -> str:
+    others = any(metric.gates and metric.verdict == "PASS" for metric in result.metrics)
+    what = "neither throughput nor step time was compared" if others else "nothing was compared"
     inactive = [metric for metric in result.metrics if metric.verdict == "INACTIVE"]
-    if inactive and result.verdict == "INACTIVE":
-        return f": nothing was compared; {inactive[0].reason}"
-    if result.verdict == "INACTIVE":
-        return ": nothing was compared"
-    return _passed(result)
+    return f"{what}; {inactive[0].reason}" if inactive else what
 
 
 def _passed(result: CheckResult) -> str:
