@@ -77,6 +77,8 @@ def test_the_mark_of_a_live_timeline_ends_with_the_run_after_it_was_moved(
     page.goto(address)
     page.get_by_role("link", name="now", exact=True).wait_for()
     visitor.open(f"{address}/timeline?run=now", drawn=".rl-timeline[data-ready='1']")
+    # There is nothing to come closer to before the first second is written.
+    page.wait_for_function("document.querySelector('.rl-timeline').rlChart.meta.duration_s > 1")
     page.locator(".tl-canvas").focus()
     page.keyboard.press("w")  # closer, which moves the address along
     page.wait_for_url("**from=**")
