@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from timelines import TOPOLOGY, S, Timeline
 
@@ -138,24 +140,22 @@ def test_what_is_taken_during_a_wait_belongs_to_it_and_not_to_the_one_before(t):
     assert causes(t, "trainer") == {"wait_samples": 9.0, "long_tail": 7.0}
 
 
-def test_full_replicas_are_no_long_tail(t):
-    busy_trainer(t, (10, 18))
-    produced(t, [5, 6, 7, 8, 9, 12, 15, 18], at=18)
-    for _ in range(4):
-        t.gen(0, 20)
-    assert causes(t, "trainer") == {"wait_samples": 8.0}
-
-
-@pytest.mark.parametrize("hybrids", [0, 3])
-def test_sleeping_hybrid_replicas_are_no_empty_slots(tmp_path, hybrids):
+def with_hybrids(path: Path, count: int) -> Timeline:
+    """One step with a wait over 10-18, whose last quarter is missing from 12 on."""
     lent = [
         rlinsight.Lane(f"hybrid{i}", role="replica", engine_kind="hybrid", capacity=4)
-        for i in range(hybrids)
+        for i in range(count)
     ]
-    t = Timeline(tmp_path / "t", TOPOLOGY.merge(rlinsight.Topology(lanes=lent)))
+    t = Timeline(path, TOPOLOGY.merge(rlinsight.Topology(lanes=lent)))
     t.step(1, 0, 20)
     busy_trainer(t, (10, 18))
     produced(t, [5, 6, 7, 8, 9, 12, 15, 18], at=18)
+    return t
+
+
+@pytest.mark.parametrize("sleeping", [0, 3])
+def test_full_replicas_are_no_long_tail_and_sleeping_hybrids_no_empty_slots(tmp_path, sleeping):
+    t = with_hybrids(tmp_path / "t", sleeping)
     for _ in range(4):
         t.gen(0, 20)
     assert causes(t, "trainer") == {"wait_samples": 8.0}
@@ -163,11 +163,7 @@ def test_sleeping_hybrid_replicas_are_no_empty_slots(tmp_path, hybrids):
 
 def test_a_hybrid_replica_that_answers_has_slots(tmp_path):
     """From 12 on both replicas have one request, 2 of 8 slots; from 15 on 1 of 4."""
-    lent = rlinsight.Lane("hybrid0", role="replica", engine_kind="hybrid", capacity=4)
-    t = Timeline(tmp_path / "t", TOPOLOGY.merge(rlinsight.Topology(lanes=[lent])))
-    t.step(1, 0, 20)
-    busy_trainer(t, (10, 18))
-    produced(t, [5, 6, 7, 8, 9, 12, 15, 18], at=18)
+    t = with_hybrids(tmp_path / "t", 1)
     for _ in range(3):
         t.gen(0, 12)
     t.gen(12, 15, "hybrid0")
@@ -182,6 +178,15 @@ def test_a_last_sample_that_is_in_no_engine_any_more_is_a_tail(t):
     for _ in range(4):
         t.gen(0, 12)
     assert causes(t, "trainer") == {"wait_samples": 2.0, "long_tail": 6.0}
+
+
+def test_a_request_that_ends_before_it_begins_is_no_free_slot(t):
+    busy_trainer(t, (10, 18))
+    produced(t, [5, 6, 7, 8, 9, 12, 15, 18], at=18)
+    for _ in range(2):
+        t.gen(0, 20)
+    t.gen(17, 11)
+    assert causes(t, "trainer") == {"wait_samples": 8.0}
 
 
 def test_an_empty_engine_is_no_tail_while_the_rollouter_pauses(t):

@@ -200,7 +200,8 @@ def _underfilled(known: Evidence) -> pl.DataFrame:
 def _changes(
     intervals: pl.DataFrame, *, slots: int = 0, running: int = 0, paused: int = 0
 ) -> pl.DataFrame:
-    """Return what is more from each start on, and less from each end."""
+    """Return what is more from each start on, and less from each end, of what takes time."""
+    intervals = intervals.filter(pl.col("start_ns") < pl.col("end_ns"))
     amounts = {"slots": slots, "running": running, "paused": paused}
     up, down = (
         intervals.select(
