@@ -142,6 +142,15 @@ def test_what_is_logged_under_a_version_has_its_place_among_the_steps(tmp_path, 
     assert (placed["step"].to_list(), axis) == (steps, "training step")
 
 
+def test_a_resumed_run_goes_on_where_it_was():
+    """Resumed at step 401 on version 100; version 99 is older than all that was recorded."""
+    driver = pl.DataFrame({"step": [401, 402, 403, 404], "param_version": [100, 100, 101, 101]})
+    logged = pl.DataFrame({"key": "acc", "step": [99, 100, 101, 102, None], "value": 0.5})
+    placed, _ = on_step_axis(logged, driver, "fully_async", {})
+    assert sorted(placed["step"].drop_nulls()) == [400, 402, 404]
+    assert placed["step"].null_count() == 2
+
+
 @pytest.mark.parametrize(
     ("config", "steps", "axis"),
     [

@@ -6,7 +6,9 @@ their training. A version v has seen the updates that were made before it: the l
 worked on an older version is its place on the axis of steps.
 
 Worked example: a sync every 4 steps; steps 1 to 4 work on version 0, 5 to 8 on version 1. What is
-logged under version 2 belongs to step 8, what is logged under version 0 to step 0.
+logged under version 2 belongs to step 8, what is logged under version 0 to step 0. In a run resumed
+at step 401 on version 100, what is logged under version 100 belongs to step 400; what is logged
+without a version, or under an older one, has no place.
 """
 
 from __future__ import annotations
@@ -31,23 +33,21 @@ def on_step_axis(
     """
     if mode != "fully_async":
         return metrics, "training step"
-    known = (
-        steps.filter(pl.col("step").is_not_null() & pl.col("param_version").is_not_null())
-        .group_by(version=pl.col("param_version") + 1)
-        .agg(pl.col("step").max())
-        .sort("version")
-        .with_columns(pl.col("version", "step").cast(pl.Int64))
-    )
-    if not known.is_empty():
+    worked = steps.filter(pl.col("step").is_not_null() & pl.col("param_version").is_not_null())
+    if not worked.is_empty():
+        version, step = (pl.col(name).cast(pl.Int64) for name in ("param_version", "step"))
+        # The first version was there before the first step, in a resumed run as well.
+        known = pl.concat([
+            worked.select(version=version.min(), step=step.min() - 1),
+            worked.group_by(version=version + 1).agg(step=step.max()).sort("version"),
+        ])  # fmt: skip
         placed = (
             metrics.with_columns(version=pl.col("step").cast(pl.Int64))
             .drop("step")
             .sort("version", maintain_order=True)
             .join_asof(known, on="version")
         )
-        # Before the first update there is none; a value without a version has no place.
-        step = pl.when(pl.col("version").is_not_null()).then(pl.col("step").fill_null(0))
-        return placed.with_columns(step=step).select(metrics.columns), "training step"
+        return placed.select(metrics.columns), "training step"
     each = count(config, "async_training.trigger_parameter_sync_step")
     if each is None:
         return metrics, "parameter version"
