@@ -38,6 +38,27 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(config, tmp_path):
     )
 
 
+def test_a_dry_run_names_what_is_held(config, tmp_path):
+    done = cli("tune", config, "--to", tmp_path / "t", "--dry-run", "--hold", "resources",
+               "--hold", "async_training.staleness_threshold")  # fmt: skip
+    assert "left as it is: resources, async_training.staleness_threshold" in done.out
+    assert done.out.splitlines()[-1].count("--hold ") == 2
+
+
+@pytest.mark.parametrize(
+    ("held", "near"),
+    [
+        ("async_training.stalness_threshold", "async_training.staleness_threshold"),
+        ("resources.rollout.node", "resources.rollout.nodes"),
+    ],
+)
+def test_a_misspelt_key_is_not_held(config, tmp_path, held, near):
+    refused = cli("tune", config, "--to", tmp_path / "t", "--dry-run", "--hold", held)
+    assert refused.code == 2
+    assert f"`{held}` is no key or section" in refused.err
+    assert f"did you mean `{near}`?" in refused.err
+
+
 def test_a_plan_names_what_is_left_out_on_the_way():
     other = finding("other", "trainer.test_freq=10", tier=2)
     found = plan(log(SMOKE, baseline(STALER, FEWER, other)), Limits(),

@@ -70,6 +70,36 @@ def test_what_was_left_out_for_its_risk_is_tried_once_that_is_allowed():
     assert "every finding" in decide(again, Limits(allow_quality_risk=True)).reason
 
 
+@pytest.mark.parametrize(
+    "held",
+    ["async_training.staleness_threshold", "async_training", "+async_training.staleness_threshold"],
+)
+def test_what_is_held_is_left_out_by_its_key_or_its_section(held):
+    found, limits = log(SMOKE, baseline(STALER)), Limits(allow_quality_risk=True, hold=(held,))
+    skip = decide(found, limits)
+    assert skip.skipped.reason == f"it changes {held}, which --hold leaves as it is"
+
+
+@pytest.mark.parametrize(
+    "held", ["resources", "resources.rollout", "resources.rollout.nodes", "rollout.nnodes"]
+)
+def test_devices_are_held_by_either_name(held):
+    assert "--hold" in decide(log(SMOKE, baseline(FEWER)), Limits(hold=(held,))).skipped.reason
+
+
+@pytest.mark.parametrize("held", ["resources.trainer", "rollout.nnode", "async", "mode"])
+def test_what_is_held_beside_it_is_no_reason(held):
+    assert decide(log(SMOKE, baseline(FEWER)), Limits(hold=(held,))).candidate == FEWER
+
+
+def test_what_is_no_longer_held_is_tried():
+    found = log(SMOKE, baseline(FEWER))
+    continued = replace(found, skipped=(decide(found, Limits(hold=("resources",))).skipped,))
+    assert "every finding" in decide(continued, Limits(hold=("resources",))).reason
+    assert decide(continued, Limits()).candidate == FEWER
+    assert isinstance(decide(continued, Limits(hold=("rollout",))), Skip)
+
+
 def test_a_finding_without_an_override_is_for_a_person():
     assert "for a person" in decide(log(SMOKE, baseline(finding("slow"))), Limits()).skipped.reason
 

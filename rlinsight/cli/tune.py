@@ -43,6 +43,10 @@ def tune(
         bool,
         typer.Option("--allow-quality-risk", help="Also try what may cost training quality."),
     ] = False,
+    hold: Annotated[
+        list[str] | None,
+        typer.Option(help="Key or section that no experiment may change. Can be repeated."),
+    ] = None,
     smoke: Annotated[
         bool, typer.Option("--smoke/--no-smoke", help="Check the plumbing first.")
     ] = True,
@@ -58,13 +62,15 @@ def tune(
     guard or the budget. Everything is in `tuning.md` and `tuning.json`; the same command again goes
     on where it was cut off. docs/tune.md explains the decisions.
     """
-    from rlinsight.runs.tune.begin import begun, effects
+    from rlinsight.runs.tune.begin import begun, effects, require_known
     from rlinsight.runs.tune.decide import Limits
     from rlinsight.runs.tune.loop import tune as loop
 
     folder = (to or Path("tuning") / config.stem).absolute()
     log = begun(config, folder, objective)
-    limits = Limits(max_runs, max_hours, patience, allow_quality_risk, smoke)
+    held = tuple(hold or ())
+    require_known(log.document, held)
+    limits = Limits(max_runs, max_hours, patience, allow_quality_risk, smoke, held)
     if dry_run:
         _plan(log, limits, again(context, without="dry_run"), as_json=json)
         return

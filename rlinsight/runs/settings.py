@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,25 @@ def compose(module: str, overrides: Sequence[str]) -> Settings:
     if unknown:
         raise ConfigError(_unknown_keys(unknown, sorted(_keys(base))))
     return Settings(_compose(folder, name, [o for o in overrides if not o.startswith("hydra.")]))
+
+
+def require_keys(settings: Settings, keys: Iterable[str], also: Iterable[str] = ()) -> None:
+    """Refuse keys and sections that the settings do not have.
+
+    Raises ConfigError naming each, with the nearest one of the settings and of `also`.
+    """
+    missing = [key for key in keys if not _has(settings.values, split_key(key)[1])]
+    if missing:
+        known = [*also, *_keys(settings.values)]
+        raise ConfigError("\n".join(
+            f"`{key}` is no key or section of the configuration{_suggested(key, known)}"
+            for key in missing
+        ))  # fmt: skip
+
+
+def _suggested(key: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    return f"; did you mean `{near[0]}`?" if near else ""
 
 
 def verl_folder() -> Path | None:
@@ -127,7 +146,6 @@ def _keys(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 def _unknown_keys(unknown: list[str], known: list[str]) -> str:
     lines = []
     for key in unknown:
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
-        hint = f"did you mean `{near[0]}`?" if near else f"write `+{key}` to add it"
-        lines.append(f"overrides.{key}: verl has no such key; {hint}")
+        hint = _suggested(key, known) or f"; write `+{key}` to add it"
+        lines.append(f"overrides.{key}: verl has no such key{hint}")
     return "\n".join(lines)

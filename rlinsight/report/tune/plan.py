@@ -62,6 +62,8 @@ def _state(log: Log, limits: Limits) -> Iterator[str]:
         f"{counted(limits.patience, 'experiment')} in a row without a gain; {risk} try what "
         "may cost training quality"
     )
+    if limits.hold:
+        yield f"left as it is: {', '.join(limits.hold)}"
     if log.open is not None:
         yield f"run {log.open.number} was begun and not decided on: it is looked at first"
     if log.kept is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from rlinsight.errors import ConfigError, PreflightError, RlinsightError
 from rlinsight.runs import preflight
 from rlinsight.runs.prepare import prepare
 from rlinsight.runs.profile import load, parse
+from rlinsight.runs.settings import require_keys
 from rlinsight.runs.tune import child
 from rlinsight.runs.tune import log as logs
+from rlinsight.runs.tune.change import PLACES, place
 from rlinsight.runs.tune.log import Log, Objective, Record
 from rlinsight.runs.tune.loop import LOG_FILE, STORY_FILE, Effects, output_of
 from rlinsight.runs.tune.measure import judged, measured
@@ -55,6 +57,20 @@ def _document(config: Path) -> dict[str, Any]:
         raise ConfigError(f"`{config}` is of a smoke run, which measures nothing")
     document.pop("trace", None)
     return {"stall_timeout_s": STALL_S, **document}
+
+
+def require_known(document: Mapping[str, Any], held: Sequence[str]) -> None:
+    """Refuse a key to hold that there is not: what is misspelt would be changed after all.
+
+    Raises ConfigError naming each such key, with the nearest one.
+    """
+    asked = [one for one in held if place(one) not in PLACES]
+    if not asked:
+        return
+    prepared = prepare(parse(document))
+    prepared.clean_up()
+    if prepared.settings.values:
+        require_keys(prepared.settings, asked, also=PLACES)
 
 
 def refusal(document: Mapping[str, Any]) -> str | None:

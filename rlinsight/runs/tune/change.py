@@ -1,9 +1,9 @@
-"""A finding's overrides put into a run's configuration."""
+"""A finding's overrides put into a run's configuration, and what of it they change."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import yaml
@@ -38,6 +38,39 @@ def changed(document: Mapping[str, Any], overrides: Sequence[str]) -> Document:
             raise ConfigError(f"expected an override KEY=VALUE, found `{text}`")
         _set(found, key, yaml.safe_load(value))
     return found
+
+
+def held_by(overrides: Iterable[str], held: Sequence[str]) -> str | None:
+    """Return the first of the keys in `held` that the overrides (`key=value`) would change.
+
+    A key holds what lies below it, too: `resources` all numbers of devices, `async_training`
+    all of that section. Both names of a number of devices hold it: `rollout.nnodes` of verl,
+    `resources.rollout.nodes` of the configuration.
+    """
+    names = [name for text in overrides for name in _names(text.partition("=")[0])]
+    return next((key for key in held if any(_is_below(n, h) for n in names for h in _names(key))),
+                None)  # fmt: skip
+
+
+def place(key: str) -> str:
+    """Return where the configuration of a run has what the override `key` sets."""
+    bare = split_key(key)[1]
+    if bare == _MODE:
+        return "mode"
+    return ".".join(("resources", *_POOLS[bare])) if bare in _POOLS else bare
+
+
+#: What a run's configuration has beside `overrides` and the loop may change.
+PLACES: Final = ("mode", "resources", *(f"resources.{pool}" for pool in ("trainer", "rollout")),
+                 *dict.fromkeys(map(place, _POOLS)))  # fmt: skip
+
+
+def _names(key: str) -> tuple[str, str]:
+    return split_key(key)[1], place(key)
+
+
+def _is_below(key: str, section: str) -> bool:
+    return key == section or key.startswith(f"{section}.")
 
 
 def _set(document: Document, key: str, value: Any) -> None:

@@ -4,8 +4,9 @@
 
 Findings are taken in the advisor's order (the lowest tier first) from the kept run, one at a time:
 an experiment changes one class of variables, or its effect could not be attributed. One is left
-out when it names no exact override, when it may cost training quality and that was not allowed, or
-when the configuration that it leads to has been run already. The loop stops
+out when it names no exact override, when it changes what is held, when it may cost training quality
+and that was not allowed, or when the configuration that it leads to has been run already. The loop
+stops
 
 * at a **plateau**: no finding is left to try, or the last `patience` experiments gained nothing;
 * at the **quality guard**: an experiment cost reward, accuracy or policy agreement;
@@ -17,22 +18,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from rlinsight.errors import ConfigError
-from rlinsight.runs.tune.change import changed
+from rlinsight.runs.tune.change import changed, held_by
 from rlinsight.runs.tune.log import Candidate, Kind, Log, Record, Skipped
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How far the loop may go; `hours` are of runs, smoke runs included, None without limit."""
+    """How far the loop may go; `hours` are of runs, smoke runs included, None without limit.
+
+    `hold` are keys of the configuration that no experiment may change.
+    """
 
     max_runs: int = 8
     hours: float | None = None
     patience: int = 3
     allow_quality_risk: bool = False
     smoke: bool = True
+    hold: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,16 @@ def _is_out(candidate: Candidate, kept: Record, log: Log, limits: Limits) -> boo
     reasons = {one.reason for one in log.skipped if (one.beside, one.rule, one.change) == key}
     if limits.allow_quality_risk:
         reasons.discard(_quality(candidate))
-    return bool(reasons)
+    held = held_by(candidate.overrides, limits.hold)
+    return any(not one.endswith(_HELD) or one == (held and _holds(held)) for one in reasons)
+
+
+#: How the reason of a finding that is left out ends where `--hold` is the reason.
+_HELD: Final = "which --hold leaves as it is"
+
+
+def _holds(key: str) -> str:
+    return f"it changes {key}, {_HELD}"
 
 
 def _quality(candidate: Candidate) -> str:
@@ -126,6 +140,9 @@ def _possible(
     """Return the configuration of an experiment, or why it is not made."""
     if not candidate.overrides:
         return None, "it names no setting to change: it is for a person to look into"
+    held = held_by(candidate.overrides, limits.hold)
+    if held is not None:
+        return None, _holds(held)
     if candidate.costs_quality and not limits.allow_quality_risk:
         return None, _quality(candidate)
     try:
