@@ -45,7 +45,7 @@ def tune(
     ] = False,
     hold: Annotated[
         list[str] | None,
-        typer.Option(help="Key or section that no experiment may change. Can be repeated."),
+        typer.Option(help="Key or section that no experiment may change; repeatable."),
     ] = None,
     smoke: Annotated[
         bool, typer.Option("--smoke/--no-smoke", help="Check the plumbing first.")
