@@ -13,7 +13,10 @@ from rlinsight.analyzers.advise.rules import asynchronous, resources, tools, val
 from rlinsight.analyzers.engines.slots import SlotUse
 from rlinsight.analyzers.result import ActivityTime
 from rlinsight.analyzers.simulate import Knobs
-from rlinsight.analyzers.simulate.overrides import pool_override
+from rlinsight.analyzers.simulate.knobs import knobs_of_run
+from rlinsight.analyzers.simulate.overrides import pool_overrides
+from rlinsight.analyzers.simulate.placement import Shape, fit, placed
+from rlinsight.errors import ConfigError
 
 # -- rollouters ----------------------------------------------------------------------------
 
@@ -152,13 +155,25 @@ def test_a_trainer_that_more_devices_do_not_speed_up_gets_none():
     assert told.startswith("no smaller number of replicas")
 
 
+def test_another_mode_is_predicted_with_what_the_configuration_says_of_it():
+    """colocate_async has a sampler that may drop what is old, and its own warm-up; sync has not."""
+    config = {"trainer": {"v1": {
+        "sampler": {"max_off_policy_threshold": 1, "max_off_policy_strategy": "wait"},
+        "colocate_async": {"num_warmup_batches": 4},
+    }}}  # fmt: skip
+    asynchronous_now = knobs_of_run("sync", config).changed({"mode": "colocate_async"})
+    assert asynchronous_now == knobs_of_run("colocate_async", config)
+    assert asynchronous_now.max_off_policy == 1
+    assert asynchronous_now.warm_up_batches == 4
+
+
 # -- whole nodes ---------------------------------------------------------------------------
 
 
 def test_devices_are_given_in_whole_nodes_where_that_is_possible():
     config = {"rollout": {"nnodes": 4, "n_gpus_per_node": 8}}
-    assert pool_override("fully_async", "rollout_devices", 16, config) == ("rollout.nnodes=2",)
-    assert pool_override("fully_async", "rollout_devices", 6, config) == (
+    assert pool_overrides("fully_async", {"rollout_devices": 16}, config) == ("rollout.nnodes=2",)
+    assert pool_overrides("fully_async", {"rollout_devices": 6}, config) == (
         "rollout.nnodes=1", "rollout.n_gpus_per_node=6",
     )  # fmt: skip
     assert Knobs(mode="sync").devices == 1
@@ -169,18 +184,55 @@ def test_nodes_that_are_not_whole_get_no_more_devices_than_they_have():
         "rollout": {"nnodes": 4, "n_gpus_per_node": 8}, "trainer": {"nnodes": 4,
         "n_gpus_per_node": 8}, "actor_rollout_ref": {"rollout": {"tensor_model_parallel_size": 4}},
     }  # fmt: skip
-    assert pool_override("fully_async", "rollout_devices", 20, config) == (
+    assert pool_overrides("fully_async", {"rollout_devices": 20}, config) == (
         "rollout.nnodes=5", "rollout.n_gpus_per_node=4",
     )  # fmt: skip
-    assert pool_override("fully_async", "trainer_devices", 20, config) == (
+    assert pool_overrides("fully_async", {"trainer_devices": 20}, config) == (
         "trainer.nnodes=4", "trainer.n_gpus_per_node=5",
     )  # fmt: skip
+
+
+def test_both_pools_find_room_on_the_nodes_that_there_are():
+    """Groups of 6, 6 and 4 devices do not fit two nodes of 8; of 4, 4, 4 and 4 they do."""
+    config = {
+        "rollout": {"nnodes": 1, "n_gpus_per_node": 8}, "trainer": {"nnodes": 1,
+        "n_gpus_per_node": 8}, "actor_rollout_ref": {"rollout": {"tensor_model_parallel_size": 4}},
+    }  # fmt: skip
+    wanted = {"trainer_devices": 12, "rollout_devices": 4}
+    assert pool_overrides("fully_async", wanted, config) == (
+        "trainer.nnodes=3", "trainer.n_gpus_per_node=4",
+        "rollout.nnodes=1", "rollout.n_gpus_per_node=4",
+    )  # fmt: skip
+
+
+def test_devices_that_no_node_has_room_for_are_refused():
+    """A second replica of 8 devices, where the trainer gives up two of three nodes of 4."""
+    now = {"trainer": Shape(3, 4), "rollout": Shape(1, 8)}
+    with pytest.raises(ConfigError, match="nodes of 4, 4, 4, 8 have room for, found 4 for `trai"):
+        placed(now, {"trainer": 4, "rollout": 16}, {"rollout": 8})
+
+
+@pytest.mark.parametrize(
+    ("shapes", "nodes", "room"),
+    [
+        ([Shape(2, 6), Shape(1, 4)], [8, 8], False),
+        ([Shape(3, 4), Shape(1, 4)], [8, 8], True),
+        ([Shape(2, 3), Shape(3, 2)], [6, 6], True),
+        ([Shape(2, 3), Shape(3, 2)], [7, 5], True),
+        ([Shape(2, 3), Shape(3, 2)], [4, 4, 4], False),
+        ([Shape(2, 3), Shape(3, 2)], [4, 8], True),
+        ([Shape(1, 8), Shape(1, 4), Shape(2, 2)], [8, 8], True),
+        ([Shape(1, 8), Shape(1, 4), Shape(3, 2)], [8, 8], False),
+    ],
+)
+def test_groups_fit_where_each_has_a_node(shapes, nodes, room):
+    assert fit(shapes, nodes) is room
 
 
 # -- tools ---------------------------------------------------------------------------------
 
 
-def with_tools(seconds: float, used: float, **lane: Any):
+def with_tools(seconds: float, used: float, mode: str = "fully_async", **lane: Any):
     """So many tool-seconds beside one request in flight, both in a window of 100 s.
 
     Ten thousand more tool calls lie outside of it, in a run that is ten times as long.
@@ -192,7 +244,7 @@ def with_tools(seconds: float, used: float, **lane: Any):
     return {
         "activities": (ActivityTime("other", "tool", 4, 10_000, 0, 500.0, 1.0, seconds),),
         "slots": SlotUse({}, (replica,)),
-        "run": replace(base.run, duration_s=1000.0),
+        "run": replace(base.run, duration_s=1000.0, mode=mode),
         "window": replace(base.window, end_ns=start + 100 * S),
     }
 
@@ -203,21 +255,29 @@ def with_tools(seconds: float, used: float, **lane: Any):
 )  # fmt: skip
 def test_rollouts_that_wait_for_tools_need_trajectories_not_devices(seconds, used, fires):
     # 67 tool-seconds of 167 are 40.1 %.
-    found = tools.tool_bound(case(job(concurrent_samples=16), **with_tools(seconds, used)))
+    work = job(concurrent_samples=16, staleness_threshold=20.0)
+    found = tools.tool_bound(case(work, **with_tools(seconds, used)))
     assert fired(found) == fires
     if fires:
         assert found.overrides == ("async_training.concurrent_samples_per_replica=32",)
         assert found.effect is None  # tools are not simulated
 
 
-def test_elsewhere_agent_workers_and_calls_are_doubled():
+def test_where_the_quota_limits_trajectories_no_other_limit_is_raised():
+    """16 prompts per replica, of which the quota lets 2 x 1.5 begin."""
+    work = job(concurrent_samples=16, staleness_threshold=0.5)
+    found = tools.tool_bound(case(work, **with_tools(200, 0.1)))
+    assert "The staleness quota (3 prompts) is what limits" in found.says
+    assert found.overrides == ()
+
+
+def test_elsewhere_all_trajectories_run_already_and_tools_get_more_workers():
+    """More calls of one turn would be executed, where a run cuts them: no tuning."""
     rollout = {"agent": {"num_workers": 8}, "multi_turn": {"max_parallel_calls": 1}}
     config = {"actor_rollout_ref": {"rollout": rollout}}
-    found = tools.tool_bound(case(job("sync"), "sync", config=config, **with_tools(200, 0.1)))
-    assert found.overrides == (
-        "actor_rollout_ref.rollout.agent.num_workers=16",
-        "actor_rollout_ref.rollout.multi_turn.max_parallel_calls=2",
-    )
+    found = tools.tool_bound(case(job("sync"), config=config, **with_tools(200, 0.1, "sync")))
+    assert found.overrides == ("actor_rollout_ref.rollout.agent.num_workers=16",)
+    assert "run at once already" in found.says
 
 
 @pytest.mark.parametrize(
@@ -225,8 +285,8 @@ def test_elsewhere_agent_workers_and_calls_are_doubled():
 )
 def test_a_replica_that_sleeps_half_of_the_time_is_as_full_as_while_it_is_awake(generates, fires):
     """A fifth of its slots over the window are all of them in a fifth of it."""
-    slots = with_tools(200, 0.2, engine_kind="hybrid", generating_ratio=generates)
-    assert fired(tools.tool_bound(case(job("sync"), "sync", **slots))) == fires
+    slots = with_tools(200, 0.2, "sync", engine_kind="hybrid", generating_ratio=generates)
+    assert fired(tools.tool_bound(case(job("sync"), **slots))) == fires
 
 
 def test_without_tools_nothing_is_said_and_with_them_no_devices_are_added():

@@ -18,9 +18,11 @@ from rlinsight.analyzers.engines.spread import RequestSpread
 # -- how much runs at once -----------------------------------------------------------------
 
 
-def queueing(queued: float | None) -> SlotUse:
+def queueing(queued: float | None, peak_running: int = 8) -> SlotUse:
     base = sample("fully_async").slots.lanes[0]
-    lane: LaneSlots = replace(base, lane="replica1", over_capacity_ratio=queued)
+    lane: LaneSlots = replace(
+        base, lane="replica1", over_capacity_ratio=queued, peak_running=peak_running
+    )
     return SlotUse({}, (lane,))
 
 
@@ -40,11 +42,19 @@ def test_engines_under_pressure_get_no_more_and_are_told_so():
     pressed = balance(kv_pressure=(PRESSED,))
     told = engine.concurrency(case(job(**SHORT), slots=queueing(0.9), balance=pressed))
     assert "under pressure" in told
-    found = engine.kv_pressure(case(job(max_num_seqs=8), balance=pressed))
+    slots = queueing(0.9, peak_running=20)  # in flight: some wait for one of the 8 slots
+    found = engine.kv_pressure(case(job(max_num_seqs=8), slots=slots, balance=pressed))
     assert found.overrides == ("actor_rollout_ref.rollout.max_num_seqs=6",)
     assert found.effect is None  # preemption is not simulated: nothing is claimed
     assert found.evidence[0].windows == ((0.0, sample("fully_async").run.duration_s),)
     assert isinstance(engine.kv_pressure(case(None, balance=balance(kv_pressure=()))), str)
+
+
+def test_fewer_at_once_are_fewer_than_ever_ran():
+    """Three quarters of 1024 slots would change nothing where at most 256 requests ran."""
+    slots, pressed = queueing(0.0, peak_running=256), balance(kv_pressure=(PRESSED,))
+    found = engine.kv_pressure(case(job(max_num_seqs=1024), slots=slots, balance=pressed))
+    assert found.changes == {"max_num_seqs": 192}
 
 
 @pytest.mark.parametrize(

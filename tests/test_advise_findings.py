@@ -14,6 +14,7 @@ from simulated import job
 from typer.testing import CliRunner
 
 from rlinsight.analyzers.advise import RULES, advise
+from rlinsight.analyzers.advise.case import NOT_CALIBRATED
 from rlinsight.analyzers.advise.finding import TIERS, Advice, Evidence, Finding
 from rlinsight.analyzers.engines.slots import SlotUse
 from rlinsight.analyzers.health.alarms import Alarm
@@ -49,6 +50,29 @@ def test_nothing_to_gain_is_an_answer():
     found = advise(quiet())
     assert found.answer.startswith("Nothing to gain")
     assert set(found.cleared) == {rule.name for rule in RULES}
+
+
+def test_only_an_answer_is_given_as_the_reason():
+    """Tails that cost little are none; tails that nothing helps against are."""
+    assert "tails" not in advise(quiet()).answer
+    hopeless = advise(replace(quiet(), report=replace(quiet().report, lengths=tails(0.5))))
+    assert hopeless.first is None
+    assert "fix the tail first" in hopeless.answer
+
+
+@pytest.mark.parametrize("mode", ["sync", "separate_async", "fully_async"])
+def test_without_a_calibration_no_rule_says_what_is_not_so(mode):
+    told = advise(replace(quiet(mode), calibration=None)).cleared
+    of_other_modes = {
+        "go_asynchronous": ("sync", "is asynchronous already"),
+        "hybrid_switch": ("separate_async", "only separate_async"),
+        "raise_staleness": ("fully_async", "only fully_async"),
+        "concurrent_samples": ("fully_async", "only fully_async"),
+        "warm_up_batches": ("separate_async", "this mode has no"),
+    }
+    for rule, (of_mode, reason) in of_other_modes.items():
+        assert (reason in told[rule]) == (mode != of_mode)
+        assert (told[rule] == NOT_CALIBRATED) == (mode == of_mode)
 
 
 def test_a_run_that_failed_is_to_be_mended_before_it_is_tuned():

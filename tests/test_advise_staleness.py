@@ -37,6 +37,18 @@ def test_staleness_is_raised_to_where_the_wait_stops_falling():
     assert waits[1] > waits[0] - staleness.PLATEAU - 1e-9
 
 
+def test_where_the_wait_still_falls_at_the_limit_it_is_not_called_a_plateau():
+    config = {"algorithm": {"rollout_correction": {"bypass_mode": True}}}
+    asked = case(job(**QUOTA, staleness_threshold=0.2), config=config, bubbles=HELD,
+                 quality=differing("healthy"))  # fmt: skip
+    waits = [asked.effect({"staleness_threshold": v}).after.trainer_wait_share.value
+             for v in (0.4, 0.5)]  # fmt: skip
+    assert waits[0] - waits[1] > staleness.PLATEAU
+    found = staleness.raise_staleness(asked)
+    assert found.changes == {"staleness_threshold": 0.5}
+    assert "the most that is safe" in found.says
+
+
 @pytest.mark.parametrize(
     ("waits", "level", "config", "now", "reason"),
     [

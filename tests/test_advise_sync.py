@@ -55,8 +55,18 @@ def test_syncs_that_take_long_can_be_fewer(share, fires):
 
 
 def test_validations_keep_their_pace_when_syncs_are_halved():
-    asked = case(job(sync_step=2, validation_interval=6)).less_often()
+    asked = case(job(sync_step=2, validation_interval=6)).half_the_syncs()
     assert asked == {"sync_step": 4, "validation_interval": 3}
+    oftener = case(job(sync_step=2, validation_interval=6)).twice_the_syncs()
+    assert oftener == {"sync_step": 1, "validation_interval": 12}
+
+
+def test_validations_are_never_made_fewer_by_the_way():
+    """What fewer of them save would pass for the gain of fewer syncs."""
+    assert case(job(validation_interval=5)).half_the_syncs()["validation_interval"] == 2
+    work = job(lengths=(2,), train_s=2.0, costs={"sync_s": 4.0}, validation_interval=1)
+    told = case(work, states={("trainer", "weight_sync"): 0.5})
+    assert sync.sync_cost(told).startswith("each version is validated")
 
 
 @pytest.mark.parametrize(
@@ -121,11 +131,12 @@ def test_moving_weights_is_made_faster_where_it_is_what_takes_long(share, part, 
 @pytest.mark.parametrize(
     ("kind", "settings", "override"),
     [
-        ("npu", {"backend": "naive"}, f"{ENGINE}.backend=hccl"),
+        ("npu", {"backend": "naive"}, f"{ENGINE}.backend=nccl"),
         ("cuda", {"backend": "nccl", "update_weights_bucket_megabytes": 512},
          f"{ENGINE}.update_weights_bucket_megabytes=1024"),
         ("cuda", {"backend": "nccl", "update_weights_bucket_megabytes": 8192}, None),
         ("cpu", {"backend": "naive"}, None),
+        ("emulated", {"backend": "nccl", "update_weights_bucket_megabytes": 512}, None),
     ],
 )  # fmt: skip
 def test_first_the_backend_then_the_buckets(kind, settings, override):

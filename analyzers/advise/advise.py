@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from rlinsight.analyzers.advise.case import Case
 from rlinsight.analyzers.advise.finding import Advice, Finding, Rule, finding
 from rlinsight.analyzers.advise.rules import RULES
+
+#: What is an answer though no change is proposed.
+_ANSWERS: Final = ("stay synchronous", "fix the tail first")
 
 
 def advise(case: Case, rules: Sequence[Rule] = RULES) -> Advice:
@@ -41,7 +45,8 @@ def _without_repetitions(found: Sequence[Finding], cleared: dict[str, str]) -> l
     """Keep the first of findings that ask for the same change."""
     kept: list[Finding] = []
     for one in found:
-        same = [other for other in kept if one.changes and other.changes == one.changes]
+        asks = set(one.overrides)
+        same = [other for other in kept if asks and set(other.overrides) == asks]
         if same:
             cleared[one.rule] = f"asks for the same change as {same[0].rule}"
         else:
@@ -52,8 +57,6 @@ def _without_repetitions(found: Sequence[Finding], cleared: dict[str, str]) -> l
 def _answer(first: Finding | None, cleared: dict[str, str]) -> str:
     if first is not None:
         return f"First: {first.says}"
-    told = [
-        text for text in cleared.values() if text.startswith(("stay synchronous", "tails cost"))
-    ]
+    told = [text for text in cleared.values() if any(answer in text for answer in _ANSWERS)]
     reason = f" ({'; '.join(told)})" if told else ""
     return f"Nothing to gain: no rule finds a change that is predicted to help{reason}."

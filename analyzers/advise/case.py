@@ -11,7 +11,7 @@ from rlinsight.analyzers.result import Report
 from rlinsight.analyzers.simulate import Calibration, Effect, Knobs, predict_change
 from rlinsight.analyzers.simulate.overrides import (
     override,
-    pool_override,
+    pool_overrides,
     train_batch_override,
 )
 from rlinsight.errors import RlinsightError
@@ -19,7 +19,15 @@ from rlinsight.trace.topology import Topology
 
 #: A change whose predicted gain is smaller is not worth an experiment.
 WORTH_TRYING: Final = 0.03
+#: Why a rule that needs a prediction proposes nothing where the trace allows no calibration.
+NOT_CALIBRATED: Final = "not predicted: the trace allows no calibration"
 _SHOWN: Final = 3
+#: Knobs that are numbers of devices.
+_POOLS: Final = {
+    "trainer_devices": "trainer_devices",
+    "rollout_devices": "rollout_devices",
+    "rollout_replicas": "rollout_devices",
+}
 
 
 @dataclass
@@ -58,8 +66,9 @@ class Case:
         if self.calibration is None:
             return None
         try:
+            self.overrides(changes)
             return predict_change(self.calibration, changes, seeds=self.seeds)
-        except RlinsightError:  # verl would refuse it, or hang
+        except RlinsightError:  # verl would refuse it, or wait for room on the nodes for ever
             return None
 
     def gain(self, effect: Effect | None) -> float | None:
@@ -102,15 +111,27 @@ class Case:
         good = [effect for effect in found if self.worth_it(effect)]
         return max(good, key=lambda effect: self.gain(effect) or 0.0, default=None)
 
-    def less_often(self) -> dict[str, object]:
-        """Return the change to half as many weight syncs, validating about as often as before.
+    def half_the_syncs(self) -> dict[str, object] | None:
+        """Return the change to half as many weight syncs, validating no less often than before.
 
-        Validations count versions, which then are twice as long.
+        Validations count versions, which then are twice as long: every 5 become every 2. None where
+        each version is validated: validations would be halved with the syncs, and what they took
+        would pass for the gain of the change.
         """
         assert self.knobs is not None
         changes: dict[str, object] = {"sync_step": 2 * self.knobs.sync_step}
         if (every := self.knobs.validation_interval) is not None:
-            changes["validation_interval"] = max(1, round(every / 2))
+            if every < 2:
+                return None
+            changes["validation_interval"] = every // 2
+        return changes
+
+    def twice_the_syncs(self) -> dict[str, object]:
+        """Return the change to twice as many weight syncs, validating as often as before."""
+        assert self.knobs is not None
+        changes: dict[str, object] = {"sync_step": self.knobs.sync_step // 2}
+        if (every := self.knobs.validation_interval) is not None:
+            changes["validation_interval"] = 2 * every
         return changes
 
     def propose(self, says: str, evidence: Sequence[Evidence], effect: Effect) -> Proposal:
@@ -120,17 +141,20 @@ class Case:
         )
 
     def overrides(self, changes: Mapping[str, object]) -> tuple[str, ...]:
-        """Return the exact overrides of verl that make these changes of knobs."""
+        """Return the exact overrides of verl that make these changes of knobs.
+
+        Raises ConfigError where the nodes of the run have no room for the devices.
+        """
         assert self.knobs is not None
         mode, after = self.knobs.mode, self.knobs.changed(changes)
-        texts: list[str] = []
-        for name, value in changes.items():
-            if name in ("rollout_replicas", "rollout_devices", "trainer_devices"):
-                pool = "trainer_devices" if name == "trainer_devices" else "rollout_devices"
-                texts += pool_override(mode, pool, getattr(after, pool), self.config)
-            elif (text := override(mode, name, value)) is not None:
-                texts.append(text)
-        return (*texts, *train_batch_override(after, changes.keys()))
+        pools = {_POOLS[name]: getattr(after, _POOLS[name]) for name in changes if name in _POOLS}
+        others = [override(mode, name, value)
+                  for name, value in changes.items() if name not in _POOLS]  # fmt: skip
+        return (
+            *(pool_overrides(mode, pools, self.config) if pools else ()),
+            *(text for text in others if text is not None),
+            *train_batch_override(after, changes.keys()),
+        )
 
     def idle(self, pool: str) -> float | None:
         """Return the idle ratio of a pool (trainer, rollouter), None where there is none."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from rlinsight.analyzers.config import setting
 from rlinsight.analyzers.simulate.knobs import KNOB_NAMES, Knobs, Mode
+from rlinsight.analyzers.simulate.placement import Shape, placed
 from rlinsight.errors import ConfigError, did_you_mean
 
 _ACTOR: Final = "actor_rollout_ref.actor"
@@ -155,34 +156,38 @@ def train_batch_override(after: Knobs, changed: Collection[str]) -> tuple[str, .
     return (f"{OVERRIDES[after.mode]['train_batch']}={after.train_batch}",)
 
 
-def pool_override(
-    mode: Mode, pool: str, devices: int, config: Mapping[str, Any]
+def pool_overrides(
+    mode: Mode, devices: Mapping[str, int], config: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """Return the overrides that give a pool so many devices, keeping nodes whole where possible.
+    """Return the overrides that give the pools (`trainer_devices`, ...) so many devices.
 
-    A node gets no more devices than it has, and whole replicas of the rollouts; of what remains, no
-    more nodes than there are, then as many devices of a node as possible.
+    Nodes and devices per node are chosen together, so that the nodes of the run have room for both
+    pools (`placement.placed`). Raises ConfigError where there are none.
 
     Worked example: 4 nodes of 8 devices, 16 wanted: `nnodes=2`. One node of 8, 6 wanted:
     `nnodes=1 n_gpus_per_node=6`. 4 nodes of 8, 20 wanted for replicas of 4: `nnodes=5
     n_gpus_per_node=4`, since 4 nodes of 5 would break replicas.
     """
-    nodes_key, per_node_key = _NODES[mode][pool]
-    nodes, per_node = setting(config, nodes_key), setting(config, per_node_key)
+    now = {pool: shape for pool in _NODES[mode] if (shape := _shape(mode, pool, config))}
+    replica = setting(config, _COMMON["tensor_parallel"])
+    groups = {"rollout_devices": replica} if isinstance(replica, int) and replica > 0 else {}
+    found = placed(now, {pool: n for pool, n in devices.items() if pool in now}, groups)
+    texts: list[str] = []
+    for pool, count in devices.items():
+        nodes_key, per_node_key = _NODES[mode][pool]
+        shape = found.get(pool, Shape(1, count))
+        texts.append(f"{nodes_key}={shape.nodes}")
+        if pool not in now or shape.per_node != now[pool].per_node:
+            texts.append(f"{per_node_key}={shape.per_node}")
+    return tuple(texts)
+
+
+def _shape(mode: Mode, pool: str, config: Mapping[str, Any]) -> Shape | None:
+    """Return the nodes and devices per node of a pool, None where the configuration lacks them."""
+    nodes, per_node = (setting(config, key) for key in _NODES[mode][pool])
     if not (isinstance(per_node, int) and per_node > 0):
-        return (f"{nodes_key}=1", f"{per_node_key}={devices}")
-    if devices % per_node == 0:
-        return (f"{nodes_key}={devices // per_node}",)
-    group = setting(config, _COMMON["tensor_parallel"]) if pool == "rollout_devices" else 1
-    group = group if isinstance(group, int) and group > 0 else 1
-    sizes = [
-        size
-        for size in range(min(per_node, devices), 0, -1)
-        if devices % size == 0 and (size % group == 0 or group % size == 0)
-    ]
-    there = nodes if isinstance(nodes, int) else 1
-    size = next((size for size in sizes if devices // size <= there), sizes[0])
-    return (f"{nodes_key}={devices // size}", f"{per_node_key}={size}")
+        return None
+    return Shape(nodes if isinstance(nodes, int) and nodes > 0 else 1, per_node)
 
 
 def knobs_of_mode(knobs: Knobs) -> list[tuple[str, object, str]]:
@@ -200,7 +205,9 @@ def knobs_of_mode(knobs: Knobs) -> list[tuple[str, object, str]]:
 
 def read_config(mode: Mode, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the knobs that a resolved configuration of verl sets, by name."""
-    values = {name: value for name, key in OVERRIDES[mode].items()
+    # A change of mode keeps the configuration: what only the other mode looks at is read, too.
+    keys = OVERRIDES["colocate_async" if mode in _SAME_DEVICES else mode]
+    values = {name: value for name, key in keys.items()
               if (value := setting(config, key)) is not None}  # fmt: skip
     for name, (nodes, per_node) in _NODES[mode].items():
         counts = setting(config, nodes), setting(config, per_node)
@@ -215,8 +222,6 @@ def read_config(mode: Mode, config: Mapping[str, Any]) -> dict[str, Any]:
     # A fixed number of sequences per micro-batch leaves the token budget unused.
     if setting(config, f"{_ACTOR}.use_dynamic_bsz") is not True:
         values["token_budget"] = None
-    if mode == "sync":
-        values.update(max_off_policy=None)
     return values
 
 

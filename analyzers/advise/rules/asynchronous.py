@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from rlinsight.analyzers.advise.case import Case
+from rlinsight.analyzers.advise.case import NOT_CALIBRATED, Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
 from rlinsight.analyzers.simulate.predict import predict_setting
 from rlinsight.errors import RlinsightError
@@ -16,8 +16,10 @@ WAITS: Final = 0.10
 
 def go_asynchronous(case: Case) -> Proposal | str:
     """The same devices, in colocate_async with one batch ahead."""
-    if case.mode() != "sync" or case.calibration is None or case.knobs is None:
-        return "the run is asynchronous already" if case.mode() != "sync" else "not calibrated"
+    if case.mode() != "sync":
+        return "the run is asynchronous already"
+    if case.calibration is None or case.knobs is None:
+        return NOT_CALIBRATED
     idle = case.bubble("trainer", "wait_samples", "long_tail", "poll_interval")
     if idle < WAITS:
         return f"stay synchronous: only {idle:.1%} of the device time waits for samples"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rlinsight.analyzers.advise.case import Case
+from rlinsight.analyzers.advise.case import NOT_CALIBRATED, Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
 from rlinsight.analyzers.config import setting
 
@@ -43,8 +43,10 @@ def _balanced(case: Case) -> bool:
 
 def warm_up_batches(case: Case) -> Proposal | str:
     """One more batch ahead, where the trainer waits though it generates ahead."""
-    if case.mode() not in ("colocate_async", "separate_async") or case.knobs is None:
+    if case.mode() not in ("colocate_async", "separate_async"):
         return "this mode has no warm-up batches"
+    if case.knobs is None:
+        return NOT_CALIBRATED
     waits = case.bubble("trainer", "wait_samples", "long_tail", "poll_interval")
     if waits < WAITS:
         return f"the trainer waits {waits:.1%} of its time"

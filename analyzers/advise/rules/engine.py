@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rlinsight.analyzers.advise.case import Case
+from rlinsight.analyzers.advise.case import NOT_CALIBRATED, Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
 from rlinsight.analyzers.engines.pressure import KvPressure
 
@@ -22,8 +22,10 @@ FEW: Final = 0.05
 def concurrency(case: Case) -> Proposal | str:
     """Engines that run at their limit of sequences with memory to spare get more."""
     queued = [lane for lane in case.report.slots.lanes if lane.over_capacity_ratio is not None]
-    if not queued or case.knobs is None:
+    if not queued:
         return "the slots of the replicas are not known"
+    if case.knobs is None:
+        return NOT_CALIBRATED
     worst = max(queued, key=lambda lane: lane.over_capacity_ratio or 0.0)
     share = worst.over_capacity_ratio or 0.0
     if share < QUEUES:
@@ -42,8 +44,10 @@ def concurrency(case: Case) -> Proposal | str:
 
 def concurrent_samples(case: Case) -> Proposal | str:
     """More prompts per replica, where the limit of fully_async leaves slots and memory unused."""
-    if case.mode() != "fully_async" or case.knobs is None:
+    if case.mode() != "fully_async":
         return "only fully_async limits prompts per replica"
+    if case.knobs is None:
+        return NOT_CALIBRATED
     knobs = case.knobs
     limit = knobs.standalone_replicas * knobs.concurrent_samples
     if limit >= knobs.max_required_samples:
@@ -86,12 +90,26 @@ def kv_pressure(case: Case) -> Proposal | str:
         f"more memory, or fewer sequences at once. {_ceiling(pressed)}"
     )
     evidence = (case.shown("KV cache, peak", worst.peak, whole_run=True),)
-    if case.knobs is None:
+    running = _most_running(case, pressed)
+    if running is None:
         return Proposal(says, evidence)
-    slots = max(1, round(case.knobs.max_num_seqs * (1 - GIVE_UP)))
+    slots = max(1, round(running * (1 - GIVE_UP)))
     changes: dict[str, object] = {"max_num_seqs": slots}
     # Preemption is not simulated, so that no effect is claimed.
     return Proposal(says, evidence, changes, case.overrides(changes))
+
+
+def _most_running(case: Case, pressed: Sequence[KvPressure]) -> int | None:
+    """Return how many sequences a pressed replica ran at once at most, None without knobs.
+
+    A limit far above what ever ran binds nothing, and three quarters of it would not either.
+    """
+    if case.knobs is None:
+        return None
+    lanes = {one.lane for one in pressed}
+    seen = [lane.peak_running for lane in case.report.slots.lanes if lane.lane in lanes]
+    limit = case.knobs.max_num_seqs
+    return min(limit, max(seen, default=limit))
 
 
 def _ceiling(pressed: Sequence[KvPressure]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from rlinsight.analyzers.advise.case import Case
+from rlinsight.analyzers.advise.case import NOT_CALIBRATED, Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
 from rlinsight.analyzers.config import setting
 from rlinsight.analyzers.parallel import sequence_parallel_size
@@ -27,7 +27,9 @@ def token_budget(case: Case) -> Proposal | str:
     these cross, none is. Only what is proposed is rounded down, to a multiple of 512 where one is
     feasible and larger than the budget of the run.
     """
-    budget = case.knobs.token_budget if case.knobs is not None else None
+    if case.knobs is None:
+        return NOT_CALIBRATED
+    budget = case.knobs.token_budget
     if budget is None:
         return "micro-batches have a fixed number of sequences: there is no token budget"
     factor = _factor(case)

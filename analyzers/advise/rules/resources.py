@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from rlinsight.analyzers.advise.case import Case
+from rlinsight.analyzers.advise.case import NOT_CALIBRATED, Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
 from rlinsight.analyzers.advise.rules.tools import TOOLS, tool_share
 from rlinsight.analyzers.config import setting
@@ -29,7 +29,7 @@ def fewer_rollouters(case: Case) -> Proposal | str:
     if idle < IDLE or waits > BUSY:
         return f"the rollouters idle {idle:.1%} and the trainer waits {waits:.1%}"
     if case.knobs is None:
-        return "not calibrated"
+        return NOT_CALIBRATED
     effect = case.best(_fewer(case))
     if effect is None:
         objective = "the wall-clock throughput" if case.wall_clock else "throughput per device"
@@ -56,6 +56,8 @@ def more_rollouters(case: Case) -> Proposal | str:
         return f"tools take {tools:.0%} of the trajectories' time: devices would wait for them too"
     if waits < IDLE or idle > BUSY:
         return f"the trainer waits {waits:.1%} and the rollouters idle {idle:.1%}"
+    if case.knobs is None:
+        return NOT_CALIBRATED
     effect = case.best(_more(case))
     if effect is None:
         return "no other split of devices is predicted to gain"
@@ -98,8 +100,7 @@ def divides(case: Case, devices: int) -> bool:
 
 
 def _more(case: Case) -> list[Mapping[str, object]]:
-    if case.knobs is None:
-        return []
+    assert case.knobs is not None
     replicas, per = case.knobs.standalone_replicas, case.knobs.tensor_parallel
     options: list[Mapping[str, object]] = []
     for more in sorted({1, max(1, replicas // 4), max(1, replicas // 2), replicas}):

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from typing import Final
 
-from rlinsight.analyzers.advise.case import Case
+from rlinsight.analyzers.advise.case import NOT_CALIBRATED, Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
 from rlinsight.analyzers.config import setting
 from rlinsight.analyzers.simulate import Effect
@@ -26,8 +26,10 @@ SAFE_DECOUPLED: Final = 1.0
 
 def raise_staleness(case: Case) -> Proposal | str:
     """The least staleness at which the trainer's wait no longer falls."""
-    if case.mode() != "fully_async" or case.knobs is None:
+    if case.mode() != "fully_async":
         return "only fully_async has a staleness threshold"
+    if case.knobs is None:
+        return NOT_CALIBRATED
     waits = case.bubble("trainer", "wait_samples", "long_tail")
     if waits < WAITS:
         return f"the trainer waits {waits:.1%} of its time"
@@ -43,9 +45,16 @@ def raise_staleness(case: Case) -> Proposal | str:
     effect = plateau(found)
     if not case.worth_it(effect):
         return f"plateau: from {now} to {values[-1]} the wait is not predicted to fall"
+    chosen = effect.changes["staleness_threshold"]
+    # `plateau` takes the last one only where the one before it still waits longer.
+    where = (
+        "the most that is safe with this correction; the wait is predicted to fall up to there"
+        if effect is found[-1]
+        else "where the predicted wait stops falling"
+    )
     says = (
         f"The trainer waits {waits:.0%} of its time on the staleness quota: raise it from {now} to "
-        f"{effect.changes['staleness_threshold']}, where the predicted wait stops falling."
+        f"{chosen}, {where}."
     )
     analytic = case.report.coverage.analytic
     evidence = [case.shown("trainer waits for samples", waits, owner="trainer",
@@ -98,8 +107,10 @@ def staleness_coverage(case: Case) -> Proposal | str:
     is 2.4, so the first two, and 0.25 covers the same two.
     """
     analytic = case.report.coverage.analytic
-    if analytic is None or case.knobs is None or case.mode() != "fully_async":
+    if analytic is None or case.mode() != "fully_async":
         return "only fully_async has a staleness threshold"
+    if case.knobs is None:
+        return NOT_CALIBRATED
     beyond = analytic.steps_ahead - analytic.steps_covered
     if beyond < BEYOND:
         return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rlinsight.analyzers.advise.case import Case
+from rlinsight.analyzers.advise.case import NOT_CALIBRATED, Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
 from rlinsight.analyzers.config import setting
 
@@ -14,8 +14,13 @@ HOOKS: Final = 0.02
 TRANSFER: Final = 0.50
 #: Buckets above this gain nothing more and cost their memory on both sides.
 LARGEST_MB: Final = 8192
-#: The collective backend of each kind of device.
-BACKENDS: Final = {"cuda": "nccl", "npu": "hccl"}
+#: The collective backend of each kind of device, as verl names it: HCCL is "nccl" there, too.
+BACKENDS: Final = {"cuda": "nccl", "npu": "nccl"}
+#: Emulated devices move no weights: a sync takes what the cost model says.
+EMULATED: Final = "emulated"
+EVERY_VERSION_VALIDATED: Final = (
+    "each version is validated, so that fewer syncs would mean fewer validations, too"
+)
 _ENGINE: Final = "actor_rollout_ref.rollout.checkpoint_engine"
 
 
@@ -45,12 +50,17 @@ def stale_shard(case: Case) -> Proposal | str:
 
 def sync_cost(case: Case) -> Proposal | str:
     """Fewer syncs where they take much of the trainer's time."""
-    if case.mode() not in ("separate_async", "fully_async") or case.knobs is None:
+    if case.mode() not in ("separate_async", "fully_async"):
         return "this mode synchronizes after every step"
+    if case.knobs is None:
+        return NOT_CALIBRATED
     share = case.state("trainer", "weight_sync") + case.bubble("trainer", "weight_sync_wait")
     if share < SHARE:
         return f"syncs take {share:.1%} of the trainer's time"
-    effect = case.best([case.less_often()])
+    fewer = case.half_the_syncs()
+    if fewer is None:
+        return EVERY_VERSION_VALIDATED
+    effect = case.best([fewer])
     if effect is None:
         return "fewer syncs are predicted to gain nothing"
     says = f"Weight syncs take {share:.0%} of the trainer's time: synchronize half as often."
@@ -64,6 +74,8 @@ def sync_transfer(case: Case) -> Proposal | str:
     share = case.state("trainer", "weight_sync") + case.bubble("trainer", "weight_sync_wait")
     if report is None or share < SHARE:
         return f"syncs take {share:.1%} of the trainer's time"
+    if case.report.run.device_kinds == (EMULATED,):
+        return f"syncs take {share:.1%}, as the cost model of the emulated devices says"
     kind = report.by_backend[report.main]
     moved = kind.mean_s.get("transfer", 0.0) * kind.syncs
     part = moved / kind.total_s if kind.total_s else 0.0

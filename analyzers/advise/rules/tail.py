@@ -28,8 +28,8 @@ def long_tail(case: Case) -> Proposal | str:
     effect = case.best(_options(case)) or case.best(_lower_maximum(case))
     if effect is None:
         return (
-            f"tails cost {share:.0%} of the busy device time, and no setting is predicted to help: "
-            "fix the tail first (overlong filtering, a lower maximum length)"
+            f"tails cost {share:.0%} of the busy device time, and no setting against them is "
+            "predicted to help: fix the tail first (overlong filtering, a lower maximum length)"
         )
     says = f"Replicas wait {share:.0%} of their busy time half empty for the last long responses."
     shown = case.shown("cost of tails, of busy device time", share, owner="trainer",
@@ -78,7 +78,8 @@ def _options(case: Case) -> list[Mapping[str, object]]:
     if knobs.mode == "fully_async" and not knobs.partial_rollout:
         return [{"partial_rollout": True}]
     if knobs.mode in ("fully_async", "separate_async"):
-        return [case.less_often()]
+        fewer = case.half_the_syncs()
+        return [fewer] if fewer is not None else []
     return []
 
 

@@ -15,7 +15,6 @@ TOOLS: Final = 0.40
 #: Replicas fuller than this have no room for what other trajectories would send.
 FULL: Final = 0.50
 _WORKERS: Final = "actor_rollout_ref.rollout.agent.num_workers"
-_PARALLEL: Final = "actor_rollout_ref.rollout.multi_turn.max_parallel_calls"
 
 
 def tool_share(case: Case) -> float | None:
@@ -48,16 +47,16 @@ def tool_bound(case: Case) -> Proposal | str:
     fullest = max(known)
     if fullest >= FULL:
         return f"tools take {share:.1%}, but a replica is {fullest:.0%} full: it has no room"
+    todo, overrides = _more_at_once(case)
     says = (
         f"Trajectories spend {share:.0%} of their time in tools or environments, while replicas "
-        f"are at most {fullest:.0%} full: raise the number of trajectories at once, not that of "
-        "devices; then make the tools faster."
+        f"are at most {fullest:.0%} full: {todo}"
     )
     evidence = (
         case.shown("tools, of the trajectories' time", share),
         case.shown("slots in use on the fullest replica", fullest),
     )
-    return Proposal(says, evidence, {}, _overrides(case))
+    return Proposal(says, evidence, {}, overrides)
 
 
 def _filled(lane: LaneSlots) -> float | None:
@@ -71,15 +70,35 @@ def _filled(lane: LaneSlots) -> float | None:
     return lane.utilization / lane.generating_ratio if lane.generating_ratio else 0.0
 
 
-def _overrides(case: Case) -> tuple[str, ...]:
-    """Twice the trajectories per replica in fully_async; agent workers and calls elsewhere."""
-    if case.knobs is not None and case.knobs.mode == "fully_async":
-        more = override("fully_async", "concurrent_samples", 2 * case.knobs.concurrent_samples)
-        return (more,) if more is not None else ()
+def _more_at_once(case: Case) -> tuple[str, tuple[str, ...]]:
+    """Return what to do, and the overrides that do it, where a setting is what limits.
+
+    fully_async starts prompts up to a limit of each replica and up to the staleness quota of all,
+    whichever is less. The other modes start all trajectories of a batch at once, so that only the
+    tools themselves can run more at once: those that run in the agent workers, with more of these.
+    """
+    knobs = case.knobs
+    if case.mode() == "fully_async":
+        if knobs is None:
+            return "raise the number of trajectories at once, not that of devices.", ()
+        if knobs.standalone_replicas * knobs.concurrent_samples >= knobs.max_required_samples:
+            return (
+                f"not devices are short. The staleness quota ({knobs.max_required_samples} prompts)"
+                " is what limits the trajectories at once: make the tools faster, or raise it.",
+                (),
+            )
+        more = override("fully_async", "concurrent_samples", 2 * knobs.concurrent_samples)
+        return (
+            "raise the number of trajectories at once, not that of devices; then make the tools "
+            "faster.",
+            (more,) if more is not None else (),
+        )
     workers = setting(case.config, _WORKERS)
-    calls = setting(case.config, _PARALLEL)
-    found = [(_WORKERS, workers), (_PARALLEL, calls)]
-    return tuple(f"{key}={2 * value}" for key, value in found if isinstance(value, int))
+    return (
+        "not devices are short. All trajectories of a batch run at once already: more agent "
+        "workers help tools that run in them; make others faster.",
+        (f"{_WORKERS}={2 * workers}",) if isinstance(workers, int) else (),
+    )
 
 
 RULES: Final = (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from rlinsight.analyzers.advise.case import Case
+from rlinsight.analyzers.advise.case import NOT_CALIBRATED, Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
+from rlinsight.analyzers.advise.rules.sync import EVERY_VERSION_VALIDATED
 from rlinsight.analyzers.simulate.pace import update_seconds
 
 #: Share of an update from which on what it costs by itself, whatever its tokens, is worth sharing.
@@ -23,7 +24,7 @@ def mini_batch(case: Case) -> Proposal | str:
     Prompts per version, and with them the staleness quota, stay what they are.
     """
     if case.calibration is None or case.knobs is None:
-        return "not calibrated"
+        return NOT_CALIBRATED
     training = case.calibration.training
     if not training.tokens[1]:
         return "the tokens of updates are not known"
@@ -58,13 +59,18 @@ def _larger(case: Case) -> list[Mapping[str, object]]:
 
 def sync_step(case: Case) -> Proposal | str:
     """Twice the updates per sync, where trainer and rollouters stand still in turns."""
-    if case.mode() not in ("separate_async", "fully_async") or case.knobs is None:
+    if case.mode() not in ("separate_async", "fully_async"):
         return "this mode synchronizes after every step"
+    if case.knobs is None:
+        return NOT_CALIBRATED
     waits = case.bubble("trainer", "wait_samples", "long_tail", "weight_sync_wait")
     pauses = case.bubble("rollouter", *_PAUSED)
     if waits < WAITS or pauses < PAUSES:
         return f"the trainer waits {waits:.1%} and rollouts pause {pauses:.1%} of their time"
-    effect = case.best([case.less_often()])
+    fewer = case.half_the_syncs()
+    if fewer is None:
+        return EVERY_VERSION_VALIDATED
+    effect = case.best([fewer])
     if effect is None:
         return "more updates per sync are predicted to gain nothing"
     says = (
@@ -80,14 +86,16 @@ def sync_step(case: Case) -> Proposal | str:
 
 def fresher_samples(case: Case) -> Proposal | str:
     """Half as many updates per sync, where the policies drift apart and that gains."""
-    if case.mode() not in ("separate_async", "fully_async") or case.knobs is None:
+    if case.mode() not in ("separate_async", "fully_async"):
         return "this mode synchronizes after every step"
     kl = case.report.quality.kl
     if kl is None or kl.level == "healthy":
         return "rollout_corr/kl is healthy, or was not recorded"
+    if case.knobs is None:
+        return NOT_CALIBRATED
     if case.knobs.sync_step % 2:
         return f"{case.knobs.sync_step} updates per sync cannot be halved"
-    effect = case.effect({"sync_step": case.knobs.sync_step // 2})
+    effect = case.effect(case.twice_the_syncs())
     if effect is None or not case.worth_it(effect):
         return f"synchronizing twice as often {case.no_gain(effect)}"
     says = (

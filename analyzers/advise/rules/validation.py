@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rlinsight.analyzers.advise.case import Case
+from rlinsight.analyzers.advise.case import NOT_CALIBRATED, Case
 from rlinsight.analyzers.advise.finding import Evidence, Proposal, Rule
 
 SHARE: Final = 0.05
@@ -19,8 +19,10 @@ def validation_share(case: Case) -> float:
 
 def trainer_validates(case: Case) -> Proposal | str:
     """The trainer's idle devices help with a validation that it waits for."""
-    if case.mode() != "fully_async" or case.knobs is None:
+    if case.mode() != "fully_async":
         return "only fully_async chooses who validates"
+    if case.knobs is None:
+        return NOT_CALIBRATED
     if case.knobs.trainer_validates:
         return "the trainer's devices validate already"
     share = validation_share(case)
@@ -38,7 +40,9 @@ def trainer_validates(case: Case) -> Proposal | str:
 
 def validation_interval(case: Case) -> Proposal | str:
     """Half as many validations."""
-    if case.knobs is None or case.knobs.validation_interval is None:
+    if case.knobs is None:
+        return NOT_CALIBRATED
+    if case.knobs.validation_interval is None:
         return "the run does not validate"
     share = validation_share(case)
     if share < MUCH:
@@ -56,8 +60,10 @@ def validation_interval(case: Case) -> Proposal | str:
 
 def hybrid_switch(case: Case) -> Proposal | str:
     """The trainer's devices generate while it would wait."""
-    if case.mode() != "separate_async" or case.knobs is None:
+    if case.mode() != "separate_async":
         return "only separate_async lends its trainer's devices"
+    if case.knobs is None:
+        return NOT_CALIBRATED
     if case.knobs.hybrid_switch or not case.knobs.hybrid_engine:
         return "the switch is on already, or there are no hybrid replicas"
     waits = case.bubble("trainer", "wait_samples", "long_tail", "poll_interval")

@@ -64,7 +64,8 @@ def _value(evidence: Evidence) -> str:
 
 def _effect(one: Finding) -> str:
     if one.effect is None:
-        return "not predicted: the simulator has no such knob"
+        missing = "does not model what it changes" if one.changes else "has no such knob"
+        return f"not predicted: the simulator {missing}"
     effect = one.effect
     lag = effect.after.mean_lag_versions.value
     text = (
