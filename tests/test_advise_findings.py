@@ -110,14 +110,16 @@ def test_no_rule_offers_a_change_that_is_predicted_to_gain_nothing(gain, kept, w
     rates = (other, gain) if wall_clock else (gain, other)
     effect = replace(effect, tokens_per_s_per_device=rates[0], tokens_per_s=rates[1])
     eager = [
-        replace(rule, check=lambda case: case.propose("change it", (), effect)) for rule in RULES
+        replace(rule, check=lambda case: case.propose("change it", (), effect))
+        for rule in RULES
+        if rule.aim == "throughput"
     ]
     found = advise(told, eager[:1])
     assert bool(found.findings) == kept
     found = advise(told, eager)
     assert bool(found.findings) == kept
     if not kept:
-        assert set(found.cleared) == {rule.name for rule in RULES}
+        assert set(found.cleared) == {rule.name for rule in eager}
         assert all("what it would change" in why for why in found.cleared.values())
 
 

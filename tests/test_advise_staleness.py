@@ -8,7 +8,9 @@ import pytest
 from cases import case, fired, kl, predicted, quality, sample
 from simulated import job
 
-from rlinsight.analyzers.advise.rules import staleness, update_size
+from rlinsight.analyzers.advise import advise
+from rlinsight.analyzers.advise.case import FREE
+from rlinsight.analyzers.advise.rules import fresher, staleness, update_size
 from rlinsight.analyzers.quality.guard import Kl
 from rlinsight.analyzers.quality.trends import Trend
 from rlinsight.analyzers.result import Estimate
@@ -216,3 +218,67 @@ def test_samples_get_fresher_where_that_gains(level, sync_s, fires):
     assert fired(found) == fires
     if fires:
         assert found.changes == {"sync_step": 2}
+
+
+# -- fresher samples at no cost ------------------------------------------------------------
+
+#: Two replicas that finish in 4 s what is trained in 30 s: whatever is ahead lies and ages.
+AHEAD = {"rollout_devices": 2, "lengths": (4,), "train_s": 30.0}
+
+
+def old(mode: str, versions: float):
+    lags = sample(mode).staleness
+    return replace(lags, worst_token=replace(lags.worst_token, mean_versions=versions))
+
+
+@pytest.mark.parametrize(
+    ("mode", "settings", "changes", "override"),
+    [
+        ("separate_async", {"warm_up_batches": 7.0}, {"warm_up_batches": 1},
+         "trainer.v1.separate_async.num_warmup_batches=1"),
+        ("fully_async", {"staleness_threshold": 3.0}, {"staleness_threshold": 1.5},
+         "async_training.staleness_threshold=1.5"),  # with half of that the trainer would wait
+    ],
+)  # fmt: skip
+def test_what_is_ahead_of_a_trainer_that_never_waits_is_given_up(mode, settings, changes, override):
+    asked = case(job(mode, **AHEAD, **settings), mode, staleness=old(mode, 3.0))
+    found = fresher.run_ahead(asked)
+    assert (found.changes, found.overrides) == (changes, (override,))
+    lags = [one.mean_lag_versions.value for one in (found.effect.before, found.effect.after)]
+    assert lags[1] < 0.75 * lags[0]
+    assert "at the same throughput" in found.says
+
+
+def test_no_more_is_given_up_than_the_trainer_can_do_without():
+    """Training takes 18 s, the four responses of a batch on two slots 8 to 24 s."""
+    work = job("separate_async", rollout_devices=2, lengths=(4, 12), train_s=18.0, max_num_seqs=1,
+               mini_batch=4, train_batch=4, warm_up_batches=6.0)  # fmt: skip
+    asked = case(work, "separate_async", staleness=old("separate_async", 3.0))
+    found = fresher.run_ahead(asked)
+    assert found.changes == {"warm_up_batches": 2}
+    assert asked.gain(asked.effect({"warm_up_batches": 1})) < -FREE
+
+
+@pytest.mark.parametrize(
+    ("mode", "lag", "waits", "reason"),
+    [
+        ("separate_async", 0.9, 0.0, "samples are 0.9 versions old"),
+        ("separate_async", 3.0, 0.06, "samples ahead are what it lacks"),
+        ("separate_async", None, 0.0, "the lag is not known"),
+        ("sync", 3.0, 0.0, "generates nothing ahead"),
+    ],
+)
+def test_samples_stay_as_old_as_they_have_to_be(mode, lag, waits, reason):
+    work = job(mode, **(AHEAD if mode != "sync" else {}), warm_up_batches=7.0)
+    held = {("trainer", "wait_samples"): waits}
+    asked = case(work, mode, staleness=old(mode, lag), bubbles=held)
+    assert reason in fresher.run_ahead(asked)
+
+
+def test_fresher_samples_are_a_finding_though_no_throughput_is_gained():
+    """And the last one: throughput comes first."""
+    work = job("separate_async", **AHEAD, warm_up_batches=7.0)
+    found = advise(case(work, "separate_async", staleness=old("separate_async", 3.0)))
+    assert found.findings[-1].rule == "run_ahead"
+    assert abs(found.findings[-1].effect.tokens_per_s_per_device.value) < FREE
+    assert found.findings[-1].aim == "freshness"

@@ -16,7 +16,8 @@ _ANSWERS: Final = ("stay synchronous", "fix the tail first")
 def advise(case: Case, rules: Sequence[Rule] = RULES) -> Advice:
     """Return the findings in the order of trying.
 
-    Whatever a rule proposes, a change whose effect is predicted must be worth an experiment. A
+    Whatever a rule proposes, a change whose effect is predicted must be worth an experiment: gain
+    throughput, or make samples fresher without a loss where that is the rule's aim. A
     liveness alarm suppresses them all: advice on a run that stands still is worse than none.
     """
     if case.report.liveness.forbids_tuning:
@@ -29,7 +30,7 @@ def advise(case: Case, rules: Sequence[Rule] = RULES) -> Advice:
         told = rule.check(case)
         if isinstance(told, str):
             cleared[rule.name] = told
-        elif told.effect is not None and not case.worth_it(told.effect):
+        elif told.effect is not None and not case.serves(rule.aim, told.effect):
             cleared[rule.name] = f"what it would change {case.no_gain(told.effect)}"
         else:
             found.append(finding(rule, told))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rlinsight.analyzers.advise.finding import Evidence, Proposal, Unit
+from rlinsight.analyzers.advise.finding import Aim, Evidence, Proposal, Unit
 from rlinsight.analyzers.result import Report
 from rlinsight.analyzers.simulate import Calibration, Effect, Knobs, predict_change
 from rlinsight.analyzers.simulate.overrides import (
@@ -19,6 +19,10 @@ from rlinsight.trace.topology import Topology
 
 #: A change whose predicted gain is smaller is not worth an experiment.
 WORTH_TRYING: Final = 0.03
+#: Fresher samples are worth one from this relative fall of the mean lag on, and free up to this
+#: loss of throughput.
+FRESHER: Final = 0.25
+FREE: Final = 0.01
 #: Why a rule that needs a prediction proposes nothing where the trace allows no calibration.
 NOT_CALIBRATED: Final = "not predicted: the trace allows no calibration"
 _SHOWN: Final = 3
@@ -88,6 +92,20 @@ class Case:
         if change.value is None or change.value < WORTH_TRYING:
             return False
         return change.low is not None and change.low > 0
+
+    def fresher(self, effect: Effect | None) -> bool:
+        """Whether samples are predicted to be fresher by a quarter, at no cost in throughput."""
+        if effect is None:
+            return False
+        before, after = (one.mean_lag_versions.value for one in (effect.before, effect.after))
+        gain = self.gain(effect)
+        if before is None or after is None or gain is None:
+            return False
+        return after <= (1 - FRESHER) * before and gain > -FREE
+
+    def serves(self, aim: Aim, effect: Effect) -> bool:
+        """Whether an effect is predicted to be what a change is for."""
+        return self.worth_it(effect) if aim == "throughput" else self.fresher(effect)
 
     def no_gain(self, effect: Effect | None) -> str:
         """Return what is predicted instead of a gain, to follow the name of a change."""

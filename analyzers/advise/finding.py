@@ -15,6 +15,8 @@ ADVICE_SCHEMA_VERSION: Final = 1
 
 #: What an experiment may change: one class at a time, or its effect cannot be attributed.
 Variables = Literal["resources", "validation", "batching", "engine", "sync", "staleness", "data"]
+#: What a change is for: more throughput, or fresher samples at the same throughput.
+Aim = Literal["throughput", "freshness"]
 Unit = Literal["ratio", "s", "versions", "tokens", "x", "count"]
 
 #: The order of trying, by what a change costs.
@@ -57,8 +59,9 @@ class Rule:
     """One rule: what it asks, when it fires, and what its change risks.
 
     `verify` says how to see that the change worked, `falsifier` what would show that the rule was
-    wrong here. `costs_quality`: the change may cost training quality. `check` returns what it
-    proposes, or why not.
+    wrong here. `costs_quality`: the change may cost training quality. `aim`: what it is for, by
+    which its prediction and its experiment are judged. `check` returns what it proposes, or why
+    not.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Rule:
     falsifier: str
     check: Callable[[Case], Proposal | str]
     costs_quality: bool = False
+    aim: Aim = "throughput"
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class Finding:
     verify: str
     falsifier: str
     costs_quality: bool
+    aim: Aim
 
 
 @dataclass(frozen=True)
@@ -127,4 +132,5 @@ def finding(rule: Rule, proposal: Proposal) -> Finding:
         verify=rule.verify,
         falsifier=rule.falsifier,
         costs_quality=rule.costs_quality,
+        aim=rule.aim,
     )

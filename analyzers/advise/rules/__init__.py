@@ -10,6 +10,7 @@ from rlinsight.analyzers.advise.rules import (
     batching,
     corruption,
     engine,
+    fresher,
     memory,
     resources,
     routing,
@@ -36,4 +37,5 @@ RULES: Final[tuple[Rule, ...]] = (
     *memory.RULES,
     *tail.RULES,
     *staleness.RULES,
+    *fresher.RULES,
 )

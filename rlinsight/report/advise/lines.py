@@ -86,6 +86,11 @@ def catalogue(rule: Rule) -> tuple[tuple[str, str], ...]:
         ("risk", rule.risk + (" May cost training quality." if rule.costs_quality else "")),
         ("verify", rule.verify),
         ("wrong if", rule.falsifier),
+        *(
+            (("aims at", "fresher samples, at the same throughput"),)
+            if rule.aim == "freshness"
+            else ()
+        ),
     )
 
 
@@ -103,6 +108,7 @@ def rule_document(rule: Rule) -> dict[str, Any]:
         "costs_quality": rule.costs_quality,
         "verify": rule.verify,
         "falsifier": rule.falsifier,
+        "aim": rule.aim,
     }
 
 
