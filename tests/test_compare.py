@@ -252,17 +252,19 @@ def test_json_holds_what_the_documentation_lists(compared):
     json.dumps(compared.to_dict(), allow_nan=False)
 
 
-def learning(path: Path, updates: int) -> Entrant:
-    """64 steps whose accuracy is a hundredth per step, a sync every `updates` of them."""
+def learning(path: Path, updates: int, samples: int = 1, learns: float = 0.01) -> Entrant:
+    """64 steps whose accuracy grows by `learns` a sample, a sync every `updates` of them."""
     t = Timeline(path)
     for step in range(1, 65):
         t.step(step, 10 * step, 10 * step + 10, param_version=(step - 1) // updates)
         t.span("trainer", "update_actor", 10 * step, 10 * step + 10, step=step)
-        t.trained(f"s{step}", 10 * step + 1, (1, 99), step, reward=0.5)
+        for one in range(samples):
+            t.trained(f"s{step}-{one}", 10 * step + 1, (1, 99), step, reward=0.5)
         t.gen(10 * step, 10 * step + 10)
         if step % 8 == 0:
             at = {"ts_ns": (10 * step + 10) * S}
-            t.writer.metric("val-core/acc", 0.01 * step, step=step // updates, **at)
+            accuracy = learns * samples * step
+            t.writer.metric("val-core/acc", accuracy, step=step // updates, **at)
     return entrant(path.name, t.open())
 
 
@@ -273,6 +275,19 @@ def test_runs_that_sync_at_other_steps_are_held_against_each_other_at_equal_trai
     ends = {run.name: curve.x[-1] for run in (often, seldom) for curve in run.curves
             if curve.figure == "val-core/acc"}  # fmt: skip
     assert ends == {"often": 64, "seldom": 64}
+
+
+def test_runs_that_train_other_numbers_of_samples_are_held_against_each_other_at_equal_training(
+    tmp_path,
+):
+    """Half the samples a step learn half as much a step, and as much a sample."""
+    large, small = learning(tmp_path / "large", 4, samples=2), learning(tmp_path / "small", 4)
+    for before, after in ((large, small), (small, large)):
+        assert losses(before, after, compare([before, after])) == ()
+    worse = learning(tmp_path / "worse", 4, learns=0.005)
+    assert losses(large, worse, compare([large, worse])) == (
+        "val-core/acc after 64 trained samples is 0.32 instead of 0.64",
+    )
 
 
 @pytest.mark.parametrize("others", [("colocate_async",), ("sync", "fully_async")])

@@ -6,9 +6,10 @@
 | effective sample size | it collapsed, and had not before |
 | mean reward | it is really lower over the steps that both runs have, or not logged any more |
 | reward, kl, entropy | not a finite number at some steps, and was one at all of the kept run's |
-| validation accuracy | more than `ACCURACY` lower at the last training step that both know |
+| validation accuracy | more than `ACCURACY` lower at the last progress that both know |
 | reward volatility | more than `VOLATILITY` times what it was |
 
+Progress is counted in training steps, where these train different numbers of samples in samples.
 Two short runs cannot show that quality was kept, only that it was clearly lost; accuracy and
 volatility have no test of their differences, so that their margins are wide.
 """
@@ -18,9 +19,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from rlinsight.analyzers.compare.compare import QUALITY
 from rlinsight.analyzers.compare.curves import Curve
 from rlinsight.analyzers.compare.entrant import Entrant
+from rlinsight.analyzers.compare.progress import equal_steps, trained_by
 from rlinsight.analyzers.compare.result import Comparison
 from rlinsight.analyzers.gate.settings import LOGGED
 
@@ -89,18 +93,27 @@ def _diverged(before: Entrant, after: Entrant) -> Iterator[str]:
 
 
 def _accuracy(before: Entrant, after: Entrant) -> Iterator[str]:
+    """Compare at the last progress that both know, a validation of the one or of the other.
+
+    Between two validations of a run its accuracy is taken to change evenly. Worked example: 0.2 and
+    0.4 after 320 and 640 samples, beside 0.2 after 320 of another run: nothing is lost.
+    """
+    in_samples = not equal_steps([before.marks, after.marks])
     earlier = {curve.figure: curve for curve in before.curves if _is_accuracy(curve)}
     for curve in after.curves:
         if not (_is_accuracy(curve) and curve.figure in earlier):
             continue
-        old, new = _values(earlier[curve.figure]), _values(curve)
-        common = [step for step in new if step in old]
-        if not common:
+        old = _points(before, earlier[curve.figure], in_samples)
+        new = _points(after, curve, in_samples)
+        if not old or not new:
             continue
-        step = max(common)
-        fell = old[step] - new[step]
-        if fell > max(ACCURACY, ACCURACY_SHARE * abs(old[step])):
-            yield (f"{curve.figure} at step {step:g} is {new[step]:.3g} instead of {old[step]:.3g}")
+        at = min(max(old), max(new))
+        if at < max(min(old), min(new)):
+            continue
+        was, is_now = (float(np.interp(at, *_sorted(points))) for points in (old, new))
+        if was - is_now > max(ACCURACY, ACCURACY_SHARE * abs(was)):
+            place = f"after {at:.0f} trained samples" if in_samples else f"at step {at:g}"
+            yield f"{curve.figure} {place} is {is_now:.3g} instead of {was:.3g}"
 
 
 def _volatility(before: Entrant, after: Entrant) -> Iterator[str]:
@@ -114,5 +127,14 @@ def _is_accuracy(curve: Curve) -> bool:
     return curve.figure.startswith("val-core/") and curve.axis == "training step"
 
 
-def _values(curve: Curve) -> dict[float, float]:
-    return {x: y for x, y in zip(curve.x, curve.y, strict=True) if y is not None}
+def _points(run: Entrant, curve: Curve, in_samples: bool) -> dict[float, float]:
+    """Return the known values of a curve by steps, or by the samples trained until then."""
+    known = {x: y for x, y in zip(curve.x, curve.y, strict=True) if y is not None}
+    if not in_samples:
+        return known
+    trained = trained_by(run.report)
+    return {float(trained[int(x)]): y for x, y in known.items() if int(x) in trained}
+
+
+def _sorted(points: dict[float, float]) -> tuple[list[float], list[float]]:
+    return sorted(points), [points[x] for x in sorted(points)]

@@ -43,22 +43,35 @@ class Common:
 
 def marks(report: Report) -> tuple[Mark, ...]:
     """Return the numbered steps of the steady window, with the samples trained by their end."""
-    done, found = 0, []
-    known = all(row.samples is not None for row in report.steps)
+    trained, found = trained_by(report), []
     for row in report.steps:
-        done += row.samples or 0
         inside = report.window.start_ns <= row.start_ns < report.window.end_ns
         if inside and row.step is not None:
             end_ns = row.start_ns + round(row.duration_s * 1e9)
-            found.append(Mark(row.start_ns, end_ns, row.step, done if known else None))
+            found.append(Mark(row.start_ns, end_ns, row.step, trained.get(row.step)))
     return tuple(found)
+
+
+def trained_by(report: Report) -> dict[int, int]:
+    """Return the samples trained by the end of each numbered step of the recording.
+
+    Empty where those of a step are not known: all that follow would be too few.
+    """
+    done, found = 0, {}
+    for row in report.steps:
+        if row.samples is None:
+            return {}
+        done += row.samples
+        if row.step is not None:
+            found[row.step] = done
+    return found
 
 
 def common(runs: Sequence[Sequence[Mark]]) -> Common | str:
     """Return what is in all runs, or in a sentence why nothing is."""
     if not all(runs):
         return "not every run has numbered steps in its steady window"
-    unit: Unit = "steps" if _equal_steps(runs) else "samples"
+    unit: Unit = "steps" if equal_steps(runs) else "samples"
     places = [_places(run, unit) for run in runs]
     if not all(places):
         return "runs train different numbers of samples per step, and not every run recorded them"
@@ -84,10 +97,10 @@ def _places(run: Sequence[Mark], unit: Unit) -> list[int]:
     return [mark.samples for mark in run if mark.samples is not None]
 
 
-def _equal_steps(runs: Sequence[Sequence[Mark]]) -> bool:
+def equal_steps(runs: Sequence[Sequence[Mark]]) -> bool:
     """Whether a step trains about as many samples in every run; so it is where nobody knows."""
     sizes = []
-    for run in runs:
+    for run in filter(None, runs):
         first, last = run[0], run[-1]
         if first.samples is not None and last.samples is not None and last.number > first.number:
             sizes.append((last.samples - first.samples) / (last.number - first.number))
