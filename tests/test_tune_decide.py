@@ -8,7 +8,7 @@ import pytest
 from tuning_logs import DOCUMENT, FEWER, SMOKE, STALER, baseline, experiment, finding, log, record
 
 from rlinsight.errors import ConfigError
-from rlinsight.runs.tune.change import changed
+from rlinsight.runs.tune.change import afresh, changed
 from rlinsight.runs.tune.decide import Limits, Skip, Start, Stop, decide
 from rlinsight.runs.tune.log import Judged, Measured
 from rlinsight.runs.tune.loop import verdict_on
@@ -193,3 +193,28 @@ def test_the_mode_is_a_field_of_its_own():
     assert found["mode"] == "colocate_async"
     with pytest.raises(ConfigError, match="KEY=VALUE"):
         changed({}, ["nonsense"])
+
+
+def test_what_overrides_say_of_devices_or_mode_does_not_win_over_a_change():
+    document = {
+        "mode": "sync", "resources": {"trainer": {"nodes": 4}, "rollout": {"nodes": 4}},
+        "overrides": {"+trainer.nnodes": 4, "actor_rollout_ref.rollout.nnodes": 4,
+                      "trainer.v1.trainer_mode": "sync", "a.b": 1},
+    }  # fmt: skip
+    found = changed(document, ["trainer.nnodes=3", "rollout.nnodes=5",
+                               "++trainer.v1.trainer_mode=separate_async"])  # fmt: skip
+    assert found == {
+        "mode": "separate_async", "overrides": {"a.b": 1},
+        "resources": {"trainer": {"nodes": 3}, "rollout": {"nodes": 5}},
+    }  # fmt: skip
+    assert len(document["overrides"]) == 4
+    assert changed({"mode": "sync"}, ["trainer.v1.trainer_mode=sync"]) == {"mode": "sync"}
+
+
+def test_a_run_begins_afresh_unless_the_configuration_names_where():
+    assert afresh({"mode": "sync"})["overrides"] == {"trainer.resume_mode": "disable"}
+    auto = {"overrides": {"+trainer.resume_mode": "auto", "a.b": 1}}
+    assert afresh(auto)["overrides"] == {"+trainer.resume_mode": "disable", "a.b": 1}
+    assert auto["overrides"]["+trainer.resume_mode"] == "auto"
+    named = {"overrides": {"trainer.resume_mode": "resume_path", "trainer.resume_from_path": "/c"}}
+    assert afresh(named) == named

@@ -12,7 +12,7 @@ from tuning_logs import DOCUMENT, FEWER, SMOKE, baseline, experiment, finding, l
 
 from rlinsight.errors import ConfigError, PreflightError
 from rlinsight.report.tune.markdown import markdown
-from rlinsight.runs.tune.change import changed
+from rlinsight.runs.tune.change import afresh, changed
 from rlinsight.runs.tune.child import Ended
 from rlinsight.runs.tune.decide import Limits
 from rlinsight.runs.tune.log import Judged, Log, Measured, Record, load, save
@@ -44,7 +44,7 @@ class Machine:
         if self.kill_at == len(self.started):
             raise KilledError
         document = yaml.safe_load(profile.read_text())
-        assert document == one.document
+        assert document == afresh(one.document)
         nodes = str(document["resources"]["rollout"]["nodes"])
         self.started.append((one.kind, nodes))
         Path(one.trace).mkdir(parents=True)
@@ -92,10 +92,19 @@ def test_the_loop_goes_on_to_the_plateau(tmp_path):
     assert done.stopped == "plateau: every finding about the kept run was tried or left out"
     assert load(tmp_path / "tuning.json") == done
     best = yaml.safe_load((tmp_path / "best.yaml").read_text())
-    assert best["resources"]["rollout"]["nodes"] == 3
+    assert best == {**DOCUMENT, "resources": {"rollout": {"nodes": 3}}}
     story = (tmp_path / "tuning.md").read_text()
     assert "100 tokens/s/device became 120 tokens/s/device (+20.0 %)" in story
     assert "Changes kept, in this order: rollout.nnodes=3" in story
+
+
+def test_every_run_begins_without_the_training_of_the_one_before(tmp_path):
+    machine = Machine()
+    tune(log(folder=str(tmp_path)), Limits(), machine.effects())
+    for path in sorted((tmp_path / "configs").iterdir()):
+        written = yaml.safe_load(path.read_text())
+        assert written["overrides"] == {"trainer.resume_mode": "disable"}, path
+    assert yaml.safe_load((tmp_path / "best.yaml").read_text())["overrides"] == {}
 
 
 def test_a_refused_change_is_left_out_with_the_reason(tmp_path):

@@ -13,6 +13,7 @@ import yaml
 
 from rlinsight.errors import ConfigError, PreflightError
 from rlinsight.runs.tune import log as logs
+from rlinsight.runs.tune.change import afresh
 from rlinsight.runs.tune.child import Ended
 from rlinsight.runs.tune.decide import Action, Limits, Skip, Start, Stop, decide
 from rlinsight.runs.tune.log import Decision, Judged, Log, Measured, Objective, Record, Skipped
@@ -110,7 +111,8 @@ class _Loop:
         path = self._folder / "configs" / f"{record.number:02d}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         (self._folder / "runs").mkdir(exist_ok=True)
-        path.write_text(yaml.safe_dump(record.document, sort_keys=False), encoding="utf-8")
+        text = yaml.safe_dump(afresh(record.document), sort_keys=False)
+        path.write_text(text, encoding="utf-8")
         return path
 
     def finish_open(self) -> None:
