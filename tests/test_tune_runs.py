@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import ClassVar
 
+import psutil
 import pytest
 from gating import gate_runs
 
@@ -16,13 +19,16 @@ from rlinsight.runs.tune.child import Ended
 from rlinsight.runs.tune.measure import judged, measured
 from rlinsight.trace.manifest import update_manifest
 
+#: How `rlinsight run` ended; `ended_ns` may be of another clock.
+ENDED_AT_9 = {"ended": {"exit_code": 0, "at_s": 9.0}}
+
 # -- what a run showed ---------------------------------------------------------------------
 
 
 def recorded(path: Path, seed: int, wait: float = 1.0, steps: int = 24) -> str:
     kind = gate_runs.Kind(noise=0.01, length_spread=0.05, steps=steps, slow={"wait_samples": wait})
     gate_runs.write(path, kind, seed=seed)
-    update_manifest(path, exit_code=0, ended_ns=7_000_000_000)
+    update_manifest(path, exit_code=0, ended_ns=7_000_000_000, notes=ENDED_AT_9)
     return str(path)
 
 
@@ -61,7 +67,7 @@ def test_a_run_that_recorded_nothing_is_a_problem_and_no_end_of_the_tuning(tmp_p
 
 def test_a_run_that_an_earlier_loop_started_is_read_from_its_trace(tmp_path):
     trace = recorded(tmp_path / "a", 1)
-    assert child.Adopted(trace).wait() == Ended(0, 7.0)
+    assert child.Adopted(trace).wait() == Ended(0, 9.0)
     assert child.Adopted(str(tmp_path / "none")).wait() == Ended(None, None)
 
 
@@ -80,6 +86,15 @@ def test_a_run_is_the_command_line_in_a_process_of_its_own(tmp_path):
     run = child.start(tmp_path / "none.yaml", str(tmp_path / "t"), output, tmp_path, smoke=False)
     assert run.wait().exit_code == 2
     assert "none.yaml" in output.read_text()
+
+
+@pytest.mark.parametrize(("training", "command"), [(0, 1), (-15, 143), (0, 143)])
+def test_a_run_that_nobody_waited_for_has_the_exit_code_of_its_command(tmp_path, training, command):
+    """Broken off at step 40 of 100 the training says 0, stopped in order -15 or 0."""
+    trace = recorded(tmp_path / "a", 1)
+    update_manifest(trace, exit_code=training,
+                    notes={"ended": {"exit_code": command, "at_s": 9.0}})  # fmt: skip
+    assert child.Adopted(trace).wait() == Ended(command, 9.0)
 
 
 class Interrupted(subprocess.Popen):
@@ -107,3 +122,66 @@ def test_ctrl_c_is_passed_on_to_the_run_which_ends_first(tmp_path):
         child.Child(process).wait()
     assert (tmp_path / "ended").exists()
     assert process.returncode == 0
+
+
+def stands_for_a_run(folder: Path, trace: Path, *options: str) -> subprocess.Popen:
+    """A process with the command line of a run, which takes a while to end."""
+    program = folder / "rlinsight"
+    program.write_text(
+        "import pathlib, time\n"
+        "try:\n    print('ready', flush=True); time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    time.sleep(0.5); pathlib.Path('ended').touch()\n"
+    )
+    return subprocess.Popen([sys.executable, program, *options, str(trace)], cwd=folder,
+                            stdout=subprocess.PIPE, start_new_session=True)  # fmt: skip
+
+
+@pytest.fixture
+def ctrl_c_after(monkeypatch):
+    """Ctrl-C at the n-th time that an adopted run is looked at."""
+
+    def ctrl_c_after(looks: int) -> None:
+        left = iter([*[False] * (looks - 1), True])
+
+        def sleep(_seconds: float) -> None:
+            if next(left, False):
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(child.time, "sleep", sleep)
+
+    return ctrl_c_after
+
+
+def test_ctrl_c_is_passed_on_to_an_adopted_run_which_ends_first(tmp_path, ctrl_c_after):
+    trace = tmp_path / "t"
+    with stands_for_a_run(tmp_path, trace, "run", "--trace") as process:
+        assert process.stdout.readline() == b"ready\n"
+        reaped = threading.Thread(target=process.wait)
+        reaped.start()
+        ctrl_c_after(2)
+        with pytest.raises(KeyboardInterrupt):
+            child.Adopted(str(trace)).wait()
+        assert (tmp_path / "ended").exists()
+        reaped.join()
+
+
+def test_a_process_that_only_shows_the_trace_is_not_waited_for(tmp_path):
+    trace = recorded(tmp_path / "a", 1)
+    with stands_for_a_run(tmp_path, Path(trace), "serve") as process:
+        assert process.stdout.readline() == b"ready\n"
+        try:
+            assert child.running(trace) == []
+            assert child.Adopted(trace).wait() == Ended(0, 9.0)
+        finally:
+            process.kill()
+
+
+def test_a_run_that_ends_while_it_is_looked_at_has_ended(tmp_path, monkeypatch):
+    class Gone:
+        info: ClassVar = {"cmdline": ["rlinsight", "run", "--trace", str(tmp_path)]}
+
+        def status(self) -> str:
+            raise psutil.NoSuchProcess(1)
+
+    monkeypatch.setattr(child.psutil, "process_iter", lambda _fields: [Gone()])
+    assert child.running(str(tmp_path)) == []

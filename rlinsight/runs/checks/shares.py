@@ -52,7 +52,7 @@ def mode_is_said_once(facts: Facts) -> Problem | None:
     """No override makes verl's trainer one of another mode than `mode`; fully_async has its own."""
     mode, seen = facts.managed.mode, facts.settings.get(_TRAINER_MODE)
     # A trainer that the user registered has a name of its own, which contradicts nothing.
-    if mode == "fully_async" or seen == mode or seen not in get_args(Mode):
+    if mode in ("fully_async", seen) or seen not in get_args(Mode):
         return None
     return Problem(
         f"`mode` says {mode}, the override {_TRAINER_MODE} gives verl {seen}: set it in `mode` only"
