@@ -57,8 +57,10 @@ class Rule:
     """One rule: what it asks, when it fires, and what its change risks.
 
     `verify` says how to see that the change worked, `falsifier` what would show that the rule was
-    wrong here. `costs_quality`: the change may cost training quality. `check` returns what it
-    proposes, or why not.
+    wrong here. `costs_quality`: the change may cost training quality. `changes_reward`: it changes
+    what is rewarded, so that rewards before and after say nothing of each other. `mend_first`: what
+    it finds is a defect that makes other figures mean something else, to be mended before anything
+    is tuned. `check` returns what it proposes, or why not.
     """
 
     name: str
@@ -71,6 +73,8 @@ class Rule:
     falsifier: str
     check: Callable[[Case], Proposal | str]
     costs_quality: bool = False
+    changes_reward: bool = False
+    mend_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,8 @@ class Finding:
     verify: str
     falsifier: str
     costs_quality: bool
+    changes_reward: bool = False
+    mend_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,4 +133,6 @@ def finding(rule: Rule, proposal: Proposal) -> Finding:
         verify=rule.verify,
         falsifier=rule.falsifier,
         costs_quality=rule.costs_quality,
+        changes_reward=rule.changes_reward,
+        mend_first=rule.mend_first,
     )
