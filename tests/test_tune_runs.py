@@ -12,11 +12,13 @@ from typing import ClassVar
 import psutil
 import pytest
 from gating import gate_runs
+from simulated import job
 
 import rlinsight
+from rlinsight.analyzers.simulate import predict_change
 from rlinsight.runs.tune import child
 from rlinsight.runs.tune.child import Ended
-from rlinsight.runs.tune.measure import judged, measured
+from rlinsight.runs.tune.measure import LEAST, judged, measured, predicted
 from rlinsight.trace.manifest import update_manifest
 
 #: How `rlinsight run` ended; `ended_ns` may be of another clock.
@@ -25,8 +27,8 @@ ENDED_AT_9 = {"ended": {"exit_code": 0, "at_s": 9.0}}
 # -- what a run showed ---------------------------------------------------------------------
 
 
-def recorded(path: Path, seed: int, wait: float = 1.0, steps: int = 24) -> str:
-    kind = gate_runs.Kind(noise=0.01, length_spread=0.05, steps=steps, slow={"wait_samples": wait})
+def recorded(path: Path, seed: int, wait: float = 1.0, steps: int = 24, noise: float = 0.01) -> str:
+    kind = gate_runs.Kind(noise=noise, length_spread=0.05, steps=steps, slow={"wait_samples": wait})
     gate_runs.write(path, kind, seed=seed)
     update_manifest(path, exit_code=0, ended_ns=7_000_000_000, notes=ENDED_AT_9)
     return str(path)
@@ -60,6 +62,27 @@ def test_a_run_that_recorded_nothing_is_a_problem_and_no_end_of_the_tuning(tmp_p
     found = judged(good, str(empty), "per-device")
     assert found.real is None
     assert "cannot be compared" in found.reason
+
+
+def test_what_would_have_been_caught_is_said_at_the_level_of_the_decision(tmp_path):
+    """5 %, as p < 0.05 decides: a corrected level would ask for about half as much again."""
+    kept, same = recorded(tmp_path / "a", 1, noise=0.1), recorded(tmp_path / "b", 2, noise=0.1)
+    found = judged(kept, same, "per-device")
+    half = (found.high - found.low) / 2
+    assert half > LEAST
+    # 80 % of cases are 0.84 to 0.88 standard errors more, the interval's half-width is 2 to 2.2.
+    assert 1.35 * half < found.detectable < 1.45 * half
+
+
+def test_what_is_predicted_by_the_wall_clock_is_samples_as_is_measured():
+    """Responses of 4 and 8 tokens are cut at 6: a sample has 5 tokens instead of 6."""
+    effect = predict_change(job(lengths=(4, 8), train_s=0.1), {"max_response_length": 6})
+    before, after = effect.before.samples_per_s.value, effect.after.samples_per_s.value
+    value, low, high = predicted(effect, "wall-clock")
+    assert value == pytest.approx(after / before - 1, abs=0.01)
+    assert value > effect.tokens_per_s.value + 0.1
+    assert low < value < high
+    assert predicted(effect, "per-device")[0] == pytest.approx(effect.tokens_per_s_per_device.value)
 
 
 # -- the process ---------------------------------------------------------------------------
@@ -185,3 +208,22 @@ def test_a_run_that_ends_while_it_is_looked_at_has_ended(tmp_path, monkeypatch):
 
     monkeypatch.setattr(child.psutil, "process_iter", lambda _fields: [Gone()])
     assert child.running(str(tmp_path)) == []
+
+
+def test_a_run_is_known_by_its_command_line_only(monkeypatch):
+    class Process:
+        def __init__(self, *words: str) -> None:
+            self.info = {"cmdline": list(words)}
+
+        def status(self) -> str:
+            return psutil.STATUS_RUNNING
+
+    started = Process("python", "-m", "rlinsight", "run", "--profile", "p", "--trace", "/t/00")
+    typed = Process("python", "/bin/rlinsight", "run", "--trace", "/t/00", "--smoke")
+    others = [
+        Process("python", "-m", "rlinsight", "run", "--trace", "/t/01"),
+        Process("python", "-m", "rlinsight", "compare", "/t/00", "/t/01"),
+        Process("less", "/t/00"),
+    ]
+    monkeypatch.setattr(child.psutil, "process_iter", lambda _fields: [started, *others, typed])
+    assert child.running("/t/00") == [started, typed]

@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -113,7 +114,7 @@ def running(trace: str) -> list[psutil.Process]:
 
 
 def _records_into(trace: str, command: Sequence[str]) -> bool:
-    pairs = list(zip(command, command[1:], strict=False))
+    pairs = list(pairwise(command))
     is_run = any(word == "run" and Path(program).name == "rlinsight" for program, word in pairs)
     return is_run and ("--trace", trace) in pairs
 
