@@ -278,7 +278,10 @@ def test_a_stalled_run_is_ended_and_says_where_each_lane_stands(start, tmp_path)
     assert "ended because it made no progress" in done.stdout
     assert re.search(r"  trainer: wait_samples of step 3, open for \d+ s", done.stdout)
     assert not is_running(pid)
-    assert manifest(tmp_path)["exit_code"] is not None
+    kept = manifest(tmp_path)
+    assert kept["exit_code"] is not None
+    assert kept["notes"]["ended"]["exit_code"] == 1, "that of the command, which nobody waited for"
+    assert time.time() - 60 < kept["notes"]["ended"]["at_s"] < time.time()
 
 
 WORKER = """

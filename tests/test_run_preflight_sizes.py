@@ -7,16 +7,16 @@ import json
 import pytest
 from preflight_facts import ACTOR, ROLLOUT, facts
 
-from rlinsight.runs.checks import batches, sequences, training
+from rlinsight.runs.checks import batches, sequences, shares, training
 
 # -- nodes ---------------------------------------------------------------------------------
 
 
 def test_nodes_of_the_job_are_the_sum_of_both_pools():
     good = facts("fully_async", trainer=(2, 8), rollout=(3, 8), resources={"nodes": 5})
-    assert batches.nodes_add_up(good) is None
+    assert shares.nodes_add_up(good) is None
     bad = facts("fully_async", trainer=(2, 8), rollout=(3, 8), resources={"nodes": 4})
-    assert "2 trainer + 3 rollout nodes = 5, found 4" in batches.nodes_add_up(bad).message
+    assert "2 trainer + 3 rollout nodes = 5, found 4" in shares.nodes_add_up(bad).message
 
 
 @pytest.mark.parametrize(
@@ -24,9 +24,31 @@ def test_nodes_of_the_job_are_the_sum_of_both_pools():
 )
 def test_an_override_may_not_contradict_the_resources(mode, section):
     seen = {"trainer.nnodes": 1, f"{section}.nnodes": 4}
-    problem = batches.nodes_add_up(facts(mode, settings=seen))
-    assert "the overrides give verl 5 nodes" in problem.message
-    assert batches.nodes_add_up(facts(mode, settings=seen | {f"{section}.nnodes": 1})) is None
+    problem = shares.devices_are_said_once(facts(mode, settings=seen))
+    assert problem.message == (
+        f"`resources.rollout.nodes` says 1, the override {section}.nnodes gives verl 4: set them "
+        "in `resources` only"
+    )
+    assert shares.devices_are_said_once(facts(mode, settings=seen | {f"{section}.nnodes": 1})) is (
+        None
+    )
+    devices = {"trainer.n_gpus_per_node": 4, f"{section}.n_gpus_per_node": 8}
+    problem = shares.devices_are_said_once(facts(mode, settings=devices))
+    assert "`resources.trainer.devices_per_node` says 8" in problem.message
+
+
+def test_nodes_that_only_change_pools_contradict_the_resources_too():
+    seen = {"trainer.nnodes": 2, "rollout.nnodes": 1}
+    found = facts("fully_async", trainer=(1, 8), rollout=(2, 8), settings=seen)
+    assert shares.devices_are_said_once(found).message.count("gives verl") == 2
+
+
+def test_an_override_may_not_contradict_the_mode():
+    key = "trainer.v1.trainer_mode"
+    problem = shares.mode_is_said_once(facts("sync", settings={key: "colocate_async"}))
+    assert "`mode` says sync, the override trainer.v1.trainer_mode gives verl" in problem.message
+    for mode, seen in (("sync", "sync"), ("fully_async", "sync"), ("sync", "one_of_my_own")):
+        assert shares.mode_is_said_once(facts(mode, settings={key: seen})) is None
 
 
 # -- batches -------------------------------------------------------------------------------

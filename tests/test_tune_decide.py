@@ -8,10 +8,13 @@ import pytest
 from tuning_logs import DOCUMENT, FEWER, SMOKE, STALER, baseline, experiment, finding, log, record
 
 from rlinsight.errors import ConfigError
-from rlinsight.runs.tune.change import changed
-from rlinsight.runs.tune.decide import Limits, Skip, Start, Stop, decide
+from rlinsight.runs.tune.change import afresh, changed
+from rlinsight.runs.tune.decide import Skip, Start, Stop, decide
+from rlinsight.runs.tune.limits import Limits
 from rlinsight.runs.tune.log import Judged, Measured
 from rlinsight.runs.tune.loop import verdict_on
+
+OTHER = finding("other", "trainer.test_freq=10", tier=2)
 
 # -- the decision --------------------------------------------------------------------------
 
@@ -26,7 +29,10 @@ def test_smoke_comes_first_then_the_baseline():
 def test_without_a_sound_start_there_is_nothing_to_tune(kind):
     failed = record(1, kind, "failed", reason="exit code 1")
     action = decide(log(failed) if kind == "smoke" else log(SMOKE, failed), Limits())
-    assert action == Stop(f"the {kind} run failed: exit code 1", failed=True)
+    assert action.failed
+    assert action.reason == (
+        f"the {kind} run failed: exit code 1; once that is mended, the same command makes it again"
+    )
 
 
 def test_the_first_finding_is_tried_in_the_kept_configuration():
@@ -148,7 +154,47 @@ def test_a_run_that_would_not_fit_into_the_hours_is_not_begun():
 def test_a_loss_of_quality_ends_it():
     lost = Judged(0.1, 0.05, 0.15, 0.05, "better", "a real gain", losses=("the reward fell",))
     found = log(SMOKE, baseline(FEWER, STALER), experiment(2, FEWER, "reverted", judged=lost))
-    assert decide(found, Limits()) == Stop("quality guard, run 2: the reward fell", failed=True)
+    stop = decide(found, Limits())
+    assert stop.failed
+    assert stop.reason.startswith("quality guard, run 2: the reward fell;")
+
+
+def test_who_holds_what_cost_quality_goes_on_without_it():
+    lost = Judged(0.1, 0.05, 0.15, 0.05, "better", "a real gain", losses=("the reward fell",))
+    found = log(SMOKE, baseline(FEWER, OTHER), experiment(2, FEWER, "reverted", judged=lost))
+    assert "`--hold rollout.nnodes` goes on" in decide(found, Limits()).reason
+    skip = decide(found, Limits(hold=("rollout.nnodes",)))
+    assert "--hold" in skip.skipped.reason
+    held = replace(found, skipped=(skip.skipped,))
+    assert decide(held, Limits(hold=("rollout.nnodes",))).candidate == OTHER
+
+
+def test_a_change_of_the_reward_is_left_out_whatever_is_allowed():
+    """The rewards of the two runs would not be comparable, and the guard would end the tuning."""
+    penalty = finding("overlong", "reward.reward_manager.name=dapo", changes_reward=True)
+    skip = decide(log(SMOKE, baseline(penalty)), Limits(allow_quality_risk=True))
+    assert "it changes what is rewarded" in skip.skipped.reason
+
+
+def test_a_defect_ends_it_before_anything_is_tuned():
+    stale = finding("stale_shard", mend_first=True)
+    stop = decide(log(SMOKE, baseline(stale, FEWER)), Limits())
+    assert stop.failed
+    assert stop.reason == (
+        "stale_shard, run 1: stale_shard says so; once that is mended, the same command measures "
+        "again; `--despite stale_shard` goes on as it is"
+    )
+    replay = finding("policy_mismatch", "a.router_replay.mode=R3", mend_first=True)
+    stop = decide(log(SMOKE, baseline(FEWER, replay)), Limits())
+    assert "put a.router_replay.mode=R3 into a configuration of its own" in stop.reason
+
+
+def test_a_defect_that_is_none_does_not_end_it():
+    stale = finding("stale_shard", mend_first=True)
+    found, limits = log(SMOKE, baseline(stale, FEWER)), Limits(despite=("stale_shard",))
+    skip = decide(found, limits)
+    assert "for a person" in skip.skipped.reason
+    assert decide(replace(found, skipped=(skip.skipped,)), limits).candidate == FEWER
 
 
 def test_an_interrupted_run_is_made_again_and_counts_for_nothing():
@@ -193,3 +239,28 @@ def test_the_mode_is_a_field_of_its_own():
     assert found["mode"] == "colocate_async"
     with pytest.raises(ConfigError, match="KEY=VALUE"):
         changed({}, ["nonsense"])
+
+
+def test_what_overrides_say_of_devices_or_mode_does_not_win_over_a_change():
+    document = {
+        "mode": "sync", "resources": {"trainer": {"nodes": 4}, "rollout": {"nodes": 4}},
+        "overrides": {"+trainer.nnodes": 4, "actor_rollout_ref.rollout.nnodes": 4,
+                      "trainer.v1.trainer_mode": "sync", "a.b": 1},
+    }  # fmt: skip
+    found = changed(document, ["trainer.nnodes=3", "rollout.nnodes=5",
+                               "++trainer.v1.trainer_mode=separate_async"])  # fmt: skip
+    assert found == {
+        "mode": "separate_async", "overrides": {"a.b": 1},
+        "resources": {"trainer": {"nodes": 3}, "rollout": {"nodes": 5}},
+    }  # fmt: skip
+    assert len(document["overrides"]) == 4
+    assert changed({"mode": "sync"}, ["trainer.v1.trainer_mode=sync"]) == {"mode": "sync"}
+
+
+def test_a_run_begins_afresh_unless_the_configuration_names_where():
+    assert afresh({"mode": "sync"})["overrides"] == {"trainer.resume_mode": "disable"}
+    auto = {"overrides": {"+trainer.resume_mode": "auto", "a.b": 1}}
+    assert afresh(auto)["overrides"] == {"+trainer.resume_mode": "disable", "a.b": 1}
+    assert auto["overrides"]["+trainer.resume_mode"] == "auto"
+    named = {"overrides": {"trainer.resume_mode": "resume_path", "trainer.resume_from_path": "/c"}}
+    assert afresh(named) == named

@@ -12,11 +12,12 @@ from tuning_logs import DOCUMENT, FEWER, SMOKE, baseline, experiment, finding, l
 
 from rlinsight.errors import ConfigError, PreflightError
 from rlinsight.report.tune.markdown import markdown
-from rlinsight.runs.tune.change import changed
+from rlinsight.runs.tune.change import afresh, changed
 from rlinsight.runs.tune.child import Ended
-from rlinsight.runs.tune.decide import Limits
-from rlinsight.runs.tune.log import Judged, Log, Measured, Record, load, save
+from rlinsight.runs.tune.limits import Limits
+from rlinsight.runs.tune.log import Judged, Log, Measured, Record
 from rlinsight.runs.tune.loop import Effects, tune
+from rlinsight.runs.tune.store import load, save
 
 
 class Machine:
@@ -27,7 +28,7 @@ class Machine:
         self.started: list[tuple[str, str]] = []
         self.said: list[str] = []
         self.refused: str | None = None
-        self.exit_code = 0
+        self.exit_code = self.smoke_exit_code = 0
         self.losses: tuple[str, ...] = ()
         self.kill_at: int | None = None
 
@@ -44,12 +45,13 @@ class Machine:
         if self.kill_at == len(self.started):
             raise KilledError
         document = yaml.safe_load(profile.read_text())
-        assert document == one.document
+        assert document == afresh(one.document)
         nodes = str(document["resources"]["rollout"]["nodes"])
         self.started.append((one.kind, nodes))
         Path(one.trace).mkdir(parents=True)
         (Path(one.trace) / "nodes").write_text(nodes)
-        return Run(Ended(self.exit_code if one.kind == "experiment" else 0, one.began_s + 60))
+        codes = {"smoke": self.smoke_exit_code, "experiment": self.exit_code}
+        return Run(Ended(codes.get(one.kind, 0), one.began_s + 60))
 
     def rate(self, trace: str) -> float:
         return self.rates[(Path(trace) / "nodes").read_text()]
@@ -92,10 +94,19 @@ def test_the_loop_goes_on_to_the_plateau(tmp_path):
     assert done.stopped == "plateau: every finding about the kept run was tried or left out"
     assert load(tmp_path / "tuning.json") == done
     best = yaml.safe_load((tmp_path / "best.yaml").read_text())
-    assert best["resources"]["rollout"]["nodes"] == 3
+    assert best == {**DOCUMENT, "resources": {"rollout": {"nodes": 3}}}
     story = (tmp_path / "tuning.md").read_text()
     assert "100 tokens/s/device became 120 tokens/s/device (+20.0 %)" in story
     assert "Changes kept, in this order: rollout.nnodes=3" in story
+
+
+def test_every_run_begins_without_the_training_of_the_one_before(tmp_path):
+    machine = Machine()
+    tune(log(folder=str(tmp_path)), Limits(), machine.effects())
+    for path in sorted((tmp_path / "configs").iterdir()):
+        written = yaml.safe_load(path.read_text())
+        assert written["overrides"] == {"trainer.resume_mode": "disable"}, path
+    assert yaml.safe_load((tmp_path / "best.yaml").read_text())["overrides"] == {}
 
 
 def test_a_refused_change_is_left_out_with_the_reason(tmp_path):
@@ -105,6 +116,27 @@ def test_a_refused_change_is_left_out_with_the_reason(tmp_path):
     assert [kind for kind, _ in machine.started] == ["smoke", "baseline"]
     assert done.skipped[0].reason == "preflight refuses it: 24 rollout devices do not divide"
     assert "do not divide" in (tmp_path / "tuning.md").read_text()
+
+
+def test_a_failed_smoke_run_ends_the_call_and_is_made_again_by_the_next(tmp_path):
+    machine = Machine()
+    machine.smoke_exit_code = 1
+    first = tune(log(folder=str(tmp_path)), Limits(), machine.effects())
+    assert [kind for kind, _ in machine.started] == ["smoke"]
+    assert first.stopped.startswith("the smoke run failed: exit code 1")
+    machine.smoke_exit_code = 0
+    done = tune(load(tmp_path / "tuning.json"), Limits(max_runs=1), machine.effects())
+    assert [one.decision for one in done.records] == ["repeated", "passed", "kept"]
+
+
+def test_a_refusal_that_was_transient_is_no_refusal_for_good(tmp_path):
+    machine = Machine()
+    machine.refused = "the disk is full"
+    tune(log(folder=str(tmp_path)), Limits(), machine.effects())
+    machine.refused = None
+    done = tune(load(tmp_path / "tuning.json"), Limits(), machine.effects())
+    assert machine.started[2:] == [("experiment", "3"), ("experiment", "2")]
+    assert done.skipped[0].reason == "run 3 was of this configuration already"
 
 
 def test_a_configuration_that_preflight_refuses_is_an_error(tmp_path):

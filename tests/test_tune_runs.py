@@ -5,24 +5,32 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import ClassVar
 
+import psutil
 import pytest
 from gating import gate_runs
+from simulated import job
 
 import rlinsight
+from rlinsight.analyzers.simulate import predict_change
 from rlinsight.runs.tune import child
 from rlinsight.runs.tune.child import Ended
-from rlinsight.runs.tune.measure import judged, measured
+from rlinsight.runs.tune.measure import LEAST, judged, measured, predicted
 from rlinsight.trace.manifest import update_manifest
+
+#: How `rlinsight run` ended; `ended_ns` may be of another clock.
+ENDED_AT_9 = {"ended": {"exit_code": 0, "at_s": 9.0}}
 
 # -- what a run showed ---------------------------------------------------------------------
 
 
-def recorded(path: Path, seed: int, wait: float = 1.0, steps: int = 24) -> str:
-    kind = gate_runs.Kind(noise=0.01, length_spread=0.05, steps=steps, slow={"wait_samples": wait})
+def recorded(path: Path, seed: int, wait: float = 1.0, steps: int = 24, noise: float = 0.01) -> str:
+    kind = gate_runs.Kind(noise=noise, length_spread=0.05, steps=steps, slow={"wait_samples": wait})
     gate_runs.write(path, kind, seed=seed)
-    update_manifest(path, exit_code=0, ended_ns=7_000_000_000)
+    update_manifest(path, exit_code=0, ended_ns=7_000_000_000, notes=ENDED_AT_9)
     return str(path)
 
 
@@ -56,12 +64,33 @@ def test_a_run_that_recorded_nothing_is_a_problem_and_no_end_of_the_tuning(tmp_p
     assert "cannot be compared" in found.reason
 
 
+def test_what_would_have_been_caught_is_said_at_the_level_of_the_decision(tmp_path):
+    """5 %, as p < 0.05 decides: a corrected level would ask for about half as much again."""
+    kept, same = recorded(tmp_path / "a", 1, noise=0.1), recorded(tmp_path / "b", 2, noise=0.1)
+    found = judged(kept, same, "per-device")
+    half = (found.high - found.low) / 2
+    assert half > LEAST
+    # 80 % of cases are 0.84 to 0.88 standard errors more, the interval's half-width is 2 to 2.2.
+    assert 1.35 * half < found.detectable < 1.45 * half
+
+
+def test_what_is_predicted_by_the_wall_clock_is_samples_as_is_measured():
+    """Responses of 4 and 8 tokens are cut at 6: a sample has 5 tokens instead of 6."""
+    effect = predict_change(job(lengths=(4, 8), train_s=0.1), {"max_response_length": 6})
+    before, after = effect.before.samples_per_s.value, effect.after.samples_per_s.value
+    value, low, high = predicted(effect, "wall-clock")
+    assert value == pytest.approx(after / before - 1, abs=0.01)
+    assert value > effect.tokens_per_s.value + 0.1
+    assert low < value < high
+    assert predicted(effect, "per-device")[0] == pytest.approx(effect.tokens_per_s_per_device.value)
+
+
 # -- the process ---------------------------------------------------------------------------
 
 
 def test_a_run_that_an_earlier_loop_started_is_read_from_its_trace(tmp_path):
     trace = recorded(tmp_path / "a", 1)
-    assert child.Adopted(trace).wait() == Ended(0, 7.0)
+    assert child.Adopted(trace).wait() == Ended(0, 9.0)
     assert child.Adopted(str(tmp_path / "none")).wait() == Ended(None, None)
 
 
@@ -80,6 +109,15 @@ def test_a_run_is_the_command_line_in_a_process_of_its_own(tmp_path):
     run = child.start(tmp_path / "none.yaml", str(tmp_path / "t"), output, tmp_path, smoke=False)
     assert run.wait().exit_code == 2
     assert "none.yaml" in output.read_text()
+
+
+@pytest.mark.parametrize(("training", "command"), [(0, 1), (-15, 143), (0, 143)])
+def test_a_run_that_nobody_waited_for_has_the_exit_code_of_its_command(tmp_path, training, command):
+    """Broken off at step 40 of 100 the training says 0, stopped in order -15 or 0."""
+    trace = recorded(tmp_path / "a", 1)
+    update_manifest(trace, exit_code=training,
+                    notes={"ended": {"exit_code": command, "at_s": 9.0}})  # fmt: skip
+    assert child.Adopted(trace).wait() == Ended(command, 9.0)
 
 
 class Interrupted(subprocess.Popen):
@@ -107,3 +145,85 @@ def test_ctrl_c_is_passed_on_to_the_run_which_ends_first(tmp_path):
         child.Child(process).wait()
     assert (tmp_path / "ended").exists()
     assert process.returncode == 0
+
+
+def stands_for_a_run(folder: Path, trace: Path, *options: str) -> subprocess.Popen:
+    """A process with the command line of a run, which takes a while to end."""
+    program = folder / "rlinsight"
+    program.write_text(
+        "import pathlib, time\n"
+        "try:\n    print('ready', flush=True); time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    time.sleep(0.5); pathlib.Path('ended').touch()\n"
+    )
+    return subprocess.Popen([sys.executable, program, *options, str(trace)], cwd=folder,
+                            stdout=subprocess.PIPE, start_new_session=True)  # fmt: skip
+
+
+@pytest.fixture
+def ctrl_c_after(monkeypatch):
+    """Ctrl-C at the n-th time that an adopted run is looked at."""
+
+    def ctrl_c_after(looks: int) -> None:
+        left = iter([*[False] * (looks - 1), True])
+
+        def sleep(_seconds: float) -> None:
+            if next(left, False):
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(child.time, "sleep", sleep)
+
+    return ctrl_c_after
+
+
+def test_ctrl_c_is_passed_on_to_an_adopted_run_which_ends_first(tmp_path, ctrl_c_after):
+    trace = tmp_path / "t"
+    with stands_for_a_run(tmp_path, trace, "run", "--trace") as process:
+        assert process.stdout.readline() == b"ready\n"
+        reaped = threading.Thread(target=process.wait)
+        reaped.start()
+        ctrl_c_after(2)
+        with pytest.raises(KeyboardInterrupt):
+            child.Adopted(str(trace)).wait()
+        assert (tmp_path / "ended").exists()
+        reaped.join()
+
+
+def test_a_process_that_only_shows_the_trace_is_not_waited_for(tmp_path):
+    trace = recorded(tmp_path / "a", 1)
+    with stands_for_a_run(tmp_path, Path(trace), "serve") as process:
+        assert process.stdout.readline() == b"ready\n"
+        try:
+            assert child.running(trace) == []
+            assert child.Adopted(trace).wait() == Ended(0, 9.0)
+        finally:
+            process.kill()
+
+
+def test_a_run_that_ends_while_it_is_looked_at_has_ended(tmp_path, monkeypatch):
+    class Gone:
+        info: ClassVar = {"cmdline": ["rlinsight", "run", "--trace", str(tmp_path)]}
+
+        def status(self) -> str:
+            raise psutil.NoSuchProcess(1)
+
+    monkeypatch.setattr(child.psutil, "process_iter", lambda _fields: [Gone()])
+    assert child.running(str(tmp_path)) == []
+
+
+def test_a_run_is_known_by_its_command_line_only(monkeypatch):
+    class Process:
+        def __init__(self, *words: str) -> None:
+            self.info = {"cmdline": list(words)}
+
+        def status(self) -> str:
+            return psutil.STATUS_RUNNING
+
+    started = Process("python", "-m", "rlinsight", "run", "--profile", "p", "--trace", "/t/00")
+    typed = Process("python", "/bin/rlinsight", "run", "--trace", "/t/00", "--smoke")
+    others = [
+        Process("python", "-m", "rlinsight", "run", "--trace", "/t/01"),
+        Process("python", "-m", "rlinsight", "compare", "/t/00", "/t/01"),
+        Process("less", "/t/00"),
+    ]
+    monkeypatch.setattr(child.psutil, "process_iter", lambda _fields: [started, *others, typed])
+    assert child.running("/t/00") == [started, typed]

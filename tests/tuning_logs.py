@@ -8,11 +8,14 @@ from rlinsight.runs.tune.log import Candidate, Log, Measured, Record
 DOCUMENT = {"mode": "fully_async", "resources": {"rollout": {"nodes": 4}}, "overrides": {}}
 
 
-def finding(rule: str, *overrides: str, tier: int = 1, costs_quality: bool = False) -> Candidate:
+def finding(
+    rule: str, *overrides: str, tier: int = 1, costs_quality: bool = False, **flags: bool
+) -> Candidate:
     return Candidate(
         rule=rule, tier=tier, variables="resources", says=f"{rule} says so.",
         evidence=("idle 30 %",), overrides=overrides, predicted=(0.2, 0.1, 0.3), risk="none",
         verify="it rises", falsifier="it stays", costs_quality=costs_quality,
+        **flags,
     )  # fmt: skip
 
 

@@ -60,8 +60,10 @@ class Rule:
 
     `verify` says how to see that the change worked, `falsifier` what would show that the rule was
     wrong here. `costs_quality`: the change may cost training quality. `aim`: what it is for, by
-    which its prediction and its experiment are judged. `check` returns what it proposes, or why
-    not.
+    which its prediction and its experiment are judged. `changes_reward`: it changes what is
+    rewarded, so that rewards before and after say nothing of each other. `mend_first`: what it
+    finds is a defect that makes other figures mean something else, to be mended before anything is
+    tuned. `check` returns what it proposes, or why not.
     """
 
     name: str
@@ -75,6 +77,8 @@ class Rule:
     check: Callable[[Case], Proposal | str]
     costs_quality: bool = False
     aim: Aim = "throughput"
+    changes_reward: bool = False
+    mend_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,8 @@ class Finding:
     falsifier: str
     costs_quality: bool
     aim: Aim
+    changes_reward: bool
+    mend_first: bool
 
 
 @dataclass(frozen=True)
@@ -133,4 +139,6 @@ def finding(rule: Rule, proposal: Proposal) -> Finding:
         falsifier=rule.falsifier,
         costs_quality=rule.costs_quality,
         aim=rule.aim,
+        changes_reward=rule.changes_reward,
+        mend_first=rule.mend_first,
     )

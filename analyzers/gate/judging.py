@@ -122,7 +122,11 @@ def corrected(rows: Sequence[Compared], settings: Settings) -> list[MetricVerdic
         p_values = adjusted([c.p_value for _, _, c in family], settings.correction)
         level = settings.alpha / (1 if settings.correction == "none" else max(1, len(family)))
         for (i, row, c), p_value in zip(family, p_values, strict=True):
-            found[i] = _verdict(row, c, p_value, level, settings)
+            found[i] = (
+                _verdict(row, c, c.p_value, settings.alpha, settings)
+                if row.name in settings.alone
+                else _verdict(row, c, p_value, level, settings)
+            )
     return found
 
 

@@ -60,7 +60,8 @@ class Settings:
     lengths of the baseline's windows lengths can still be matched, as a share of their mean.
     `metrics` maps names (fnmatch) to their settings, later ones win; a name beginning with
     `logged:` that has no wildcard must be there. `match_on` are the conditions at which runs are
-    compared: one that the runs were meant to differ in is left out.
+    compared: one that the runs were meant to differ in is left out. `alone` are metrics that are
+    each the one question of a comparison: judged at `alpha`, without correction for the others.
     """
 
     alpha: float = 0.01
@@ -72,6 +73,7 @@ class Settings:
     metrics: Mapping[str, MetricSettings] = field(default_factory=dict)
     acknowledged: tuple[Acknowledged, ...] = ()
     match_on: tuple[str, ...] = CONDITIONS
+    alone: tuple[str, ...] = ()
 
     def of(self, name: str, default: MetricSettings) -> MetricSettings:
         """Return the settings of one metric, `default` where the file is silent."""

@@ -5,6 +5,7 @@ None of it may hide how the training ended: a step that fails is noted, and the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from rlinsight.analyzers.result import Report
 
 _CONSOLE_LINES = 15
+
+#: The note of a manifest on how `rlinsight run` ended: its exit code, and the Unix time.
+ENDED: Final = "ended"
 
 #: Of the JSON form of a run that is over.
 RUN_SCHEMA_VERSION: Final = 1
@@ -139,12 +143,15 @@ def _complete_manifest(prepared: Prepared, outcome: Outcome, nodes: Nodes) -> No
     from rlinsight.trace.manifest import update_manifest
 
     clock = {"clock": nodes.clocks} if nodes.clocks.nodes else {}
-    update_manifest(
+    manifest = update_manifest(
         prepared.plan.trace,
         ended_ns=prepared.plan.clock.now_ns(),
         exit_code=outcome.exit_code,
         **clock,
     )
+    # For whoever did not wait for this process: `ended_ns` may be of the clock of emulated devices.
+    ended = {"exit_code": outcome.command_exit_code, "at_s": time.time()}
+    update_manifest(prepared.plan.trace, notes={**manifest.notes, ENDED: ended})
 
 
 def _compact(prepared: Prepared) -> None:

@@ -14,6 +14,7 @@ from rlinsight.runs.checks import (
     machine,
     refused,
     sequences,
+    shares,
     software,
     training,
 )
@@ -24,6 +25,7 @@ from rlinsight.runs.settings import Settings, compose, verl_folder
 
 CHECKS: Final[tuple[Check, ...]] = (
     *software.CHECKS,
+    *shares.CHECKS,
     *batches.CHECKS,
     *refused.CHECKS,
     *sequences.CHECKS,

@@ -84,6 +84,7 @@ def broken_scaffold(case: Case) -> Proposal | str:
 RULES: Final = (
     Rule(
         name="policy_mismatch", tier=1, variables="engine", check=policy_mismatch,
+        mend_first=True,
         asks="Are rollout and training the same policy when their weights are?",
         fires=f"rollout_corr/kl is raised at a mean lag below {FRESH:g} versions, or is a thousand "
         "times the healthy value",
@@ -93,6 +94,7 @@ RULES: Final = (
     ),
     Rule(
         name="broken_scaffold", tier=1, variables="data", check=broken_scaffold,
+        mend_first=True,
         asks="Do trajectories end with results that can be told apart?",
         fires=f"at least {INVALID:.0%} of the trajectories are aborted without being continued, or "
         f"{FLAT:.0%} of the groups have equal rewards",

@@ -145,7 +145,7 @@ def recording_overhead(case: Case) -> Proposal | str:
 
 CORRECTNESS: Final = (
     Rule(
-        name="stale_shard", tier=1, variables="sync", check=stale_shard,
+        name="stale_shard", tier=1, variables="sync", check=stale_shard, mend_first=True,
         asks="Did every replica take every version?",
         fires="a replica is behind its peers or skipped a version",
         risk="None: it is a defect, not a setting.",

@@ -95,6 +95,7 @@ RULES: Final = (
     ),
     Rule(
         name="overlong", tier=3, variables="data", check=overlong, costs_quality=True,
+        changes_reward=True,
         asks="Are many responses cut at their limit?",
         fires=f"at least {CUT:.0%} of the responses reach a limit, and overlong ones are not "
         "penalized",

@@ -83,7 +83,7 @@ def catalogue(rule: Rule) -> tuple[tuple[str, str], ...]:
         ("does", _does(rule)),
         ("fires when", rule.fires),
         ("tier", f"{rule.tier}: {TIERS[rule.tier]}; changes {rule.variables}"),
-        ("risk", rule.risk + (" May cost training quality." if rule.costs_quality else "")),
+        ("risk", f"{rule.risk}{_warnings(rule)}"),
         ("verify", rule.verify),
         ("wrong if", rule.falsifier),
         *(
@@ -92,6 +92,15 @@ def catalogue(rule: Rule) -> tuple[tuple[str, str], ...]:
             else ()
         ),
     )
+
+
+def _warnings(rule: Rule) -> str:
+    said = (
+        (rule.costs_quality, " May cost training quality."),
+        (rule.changes_reward, " Changes the reward: those before and after cannot be compared."),
+        (rule.mend_first, " To be mended before anything is tuned."),
+    )
+    return "".join(text for applies, text in said if applies)
 
 
 def rule_document(rule: Rule) -> dict[str, Any]:
@@ -106,6 +115,8 @@ def rule_document(rule: Rule) -> dict[str, Any]:
         "variables": rule.variables,
         "risk": rule.risk,
         "costs_quality": rule.costs_quality,
+        "changes_reward": rule.changes_reward,
+        "mend_first": rule.mend_first,
         "verify": rule.verify,
         "falsifier": rule.falsifier,
         "aim": rule.aim,

@@ -6,9 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from rlinsight.errors import PreflightError
 from rlinsight.report.tune.words import predicted
 from rlinsight.report.units import counted
-from rlinsight.runs.tune.decide import Action, Limits, Skip, Start, Stop, decide
+from rlinsight.runs.tune.again import taken_up
+from rlinsight.runs.tune.decide import Action, Skip, Start, Stop, decide
+from rlinsight.runs.tune.findings import refused
+from rlinsight.runs.tune.limits import Limits
 from rlinsight.runs.tune.log import Log, Skipped
 
 PLAN_SCHEMA_VERSION: Final = 1
@@ -28,7 +32,13 @@ class Plan:
 
 
 def plan(log: Log, limits: Limits, refusal: Callable[[Mapping[str, Any]], str | None]) -> Plan:
-    """Return the next run and why, with the findings that are left out on the way to it."""
+    """Return the next run and why, with the findings that are left out on the way to it.
+
+    Raises PreflightError where the smoke run or the baseline would be refused.
+    """
+    log = taken_up(log, limits)
+    if log.open is not None:
+        return Plan(tuple(_state(log, limits)), "wait", None)
     skipped: list[Skipped] = []
     while True:
         action = decide(replace(log, skipped=(*log.skipped, *skipped)), limits)
@@ -46,11 +56,11 @@ def plan(log: Log, limits: Limits, refusal: Callable[[Mapping[str, Any]], str | 
 def _left_out(action: Action, refusal: Callable[[Mapping[str, Any]], str | None]) -> Skipped | None:
     if isinstance(action, Skip):
         return action.skipped
-    if not isinstance(action, Start) or action.candidate is None:
+    if not isinstance(action, Start) or (why := refusal(action.document)) is None:
         return None
-    refused = refusal(action.document)
-    one = action.candidate
-    return None if refused is None else Skipped(action.beside or 0, one.rule, one.change, refused)
+    if action.candidate is None:
+        raise PreflightError(why)
+    return refused(action.candidate, action.beside, why)
 
 
 def _state(log: Log, limits: Limits) -> Iterator[str]:
@@ -64,8 +74,13 @@ def _state(log: Log, limits: Limits) -> Iterator[str]:
     )
     if limits.hold:
         yield f"left as it is: {', '.join(limits.hold)}"
+    if limits.despite:
+        yield f"no reason to stop: {', '.join(limits.despite)}"
     if log.open is not None:
-        yield f"run {log.open.number} was begun and not decided on: it is looked at first"
+        yield (
+            f"first: run {log.open.number} ({log.open.kind}), which was begun and not decided on: "
+            "it is waited for, used if it has ended, or made again; what is next depends on it"
+        )
     if log.kept is not None:
         yield f"kept so far: run {log.kept.number}"
 

@@ -7,7 +7,6 @@ from typing import Final
 
 from rlinsight.analyzers import parallel
 from rlinsight.runs.checks.facts import Check, Facts, Problem
-from rlinsight.runs.config import DISAGGREGATED
 
 _ACTOR: Final = "actor_rollout_ref.actor"
 _ROLLOUT: Final = "actor_rollout_ref.rollout"
@@ -16,39 +15,6 @@ _ROLLOUT: Final = "actor_rollout_ref.rollout"
 def overrides_are_known(facts: Facts) -> Problem | None:
     """The configuration of verl accepts every override."""
     return Problem(facts.settings_error) if facts.settings_error else None
-
-
-def nodes_add_up(facts: Facts) -> Problem | None:
-    """`resources.nodes` is the sum of both pools, and no override contradicts it."""
-    resources = facts.managed.resources
-    parts = (
-        f"{resources.trainer.nodes} trainer + {resources.total_nodes - resources.trainer.nodes} "
-        f"rollout nodes"
-    )
-    if resources.nodes is not None and resources.nodes != resources.total_nodes:
-        return Problem(
-            f"`resources.nodes` must be {parts} = {resources.total_nodes}, "
-            f"found {resources.nodes}; change one of the three"
-        )
-    seen = _nodes_verl_sees(facts)
-    if seen is not None and seen != resources.total_nodes:
-        return Problem(
-            f"`resources` says {parts}, but the overrides give verl {seen} nodes in all; "
-            "set the nodes in `resources` only"
-        )
-    return None
-
-
-def _nodes_verl_sees(facts: Facts) -> int | None:
-    trainer = facts.number("trainer.nnodes")
-    if trainer is None or facts.managed.mode not in DISAGGREGATED:
-        return trainer
-    rollout = facts.number(_rollout_section(facts) + ".nnodes")
-    return None if rollout is None else trainer + rollout
-
-
-def _rollout_section(facts: Facts) -> str:
-    return "rollout" if facts.managed.mode == "fully_async" else _ROLLOUT
 
 
 def train_batch_is_whole_cycle(facts: Facts) -> Problem | None:
@@ -196,7 +162,6 @@ def batch_divides_by_replicas(facts: Facts) -> Problem | None:
 
 CHECKS: Final = (
     Check("overrides", overrides_are_known),
-    Check("nodes", nodes_add_up),
     Check("sync cycle", train_batch_is_whole_cycle),
     Check("train batch", train_batch_holds_mini_batch),
     Check("mini-batch by ranks", mini_batch_divides_by_ranks),

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from rlinsight.errors import ConfigError, PreflightError, RlinsightError
+from rlinsight.errors import ConfigError, PreflightError, RlinsightError, did_you_mean
 from rlinsight.runs import preflight
 from rlinsight.runs.prepare import prepare
 from rlinsight.runs.profile import load, parse
 from rlinsight.runs.settings import require_keys
-from rlinsight.runs.tune import child
-from rlinsight.runs.tune import log as logs
+from rlinsight.runs.tune import child, store
 from rlinsight.runs.tune.change import PLACES, place
 from rlinsight.runs.tune.log import Log, Objective, Record
 from rlinsight.runs.tune.loop import LOG_FILE, STORY_FILE, Effects, output_of
@@ -32,7 +32,7 @@ def begun(config: Path, folder: Path, objective: Objective) -> Log:
     would not be comparable.
     """
     document = _document(config)
-    known = logs.load(folder / LOG_FILE)
+    known = store.load(folder / LOG_FILE)
     if known is None:
         name = str(document.get("name", "run"))
         return Log(name, str(config), str(folder), str(Path.cwd()), objective, document)
@@ -73,8 +73,39 @@ def require_known(document: Mapping[str, Any], held: Sequence[str]) -> None:
         require_keys(prepared.settings, asked, also=PLACES)
 
 
-def refusal(document: Mapping[str, Any]) -> str | None:
-    """Return why preflight would refuse a configuration, None where it would not."""
+def require_rules(names: Sequence[str]) -> None:
+    """Refuse the name of a rule that there is not. Raises ConfigError with the nearest one."""
+    from rlinsight.analyzers.advise import RULES
+
+    known = [rule.name for rule in RULES]
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"expected a rule of the advisor after `--despite`, found `{name}`"
+                f"{did_you_mean(name, known)}"
+            )
+
+
+def refusal(log: Log, document: Mapping[str, Any]) -> str | None:
+    """Return why preflight would refuse a configuration, None where it would not.
+
+    Looked at from where the runs are started, and with a trace where theirs go.
+    """
+    trace = Path(log.folder) / "runs" / "next"
+    here = os.open(".", os.O_RDONLY)
+    try:
+        os.chdir(log.cwd)
+    except OSError as error:
+        os.close(here)
+        return f"the runs are started in `{log.cwd}`, which cannot be used: {error.strerror}"
+    try:
+        return _refusal({**document, "trace": str(trace)})
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+
+def _refusal(document: Mapping[str, Any]) -> str | None:
     try:
         prepared = prepare(parse(document))
     except RlinsightError as error:
@@ -99,7 +130,7 @@ def effects(log: Log, say: Callable[[str], None]) -> Effects:
         )  # fmt: skip
 
     return Effects(
-        refusal=refusal,
+        refusal=partial(refusal, log),
         start=start,
         adopt=lambda record: child.Adopted(record.trace),
         measured=measured,

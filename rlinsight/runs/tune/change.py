@@ -23,13 +23,15 @@ _POOLS: Final[Mapping[str, tuple[str, str]]] = {
     "actor_rollout_ref.rollout.n_gpus_per_node": ("rollout", "devices_per_node"),
 }
 _MODE: Final = "trainer.v1.trainer_mode"
+_RESUME: Final = "trainer.resume_mode"
 
 
 def changed(document: Mapping[str, Any], overrides: Sequence[str]) -> Document:
     """Return `document` with the overrides (`key=value`) applied where each belongs.
 
     Devices go into `resources`, whose sum follows; the mode into `mode`; all else into
-    `overrides`, in place of the same key. Raises ConfigError for text that is no override.
+    `overrides`, in place of the same key. What `overrides` says of devices or mode that change is
+    dropped, since it would win. Raises ConfigError for text that is no override.
     """
     found: Document = copy.deepcopy(dict(document))
     for text in overrides:
@@ -38,6 +40,19 @@ def changed(document: Mapping[str, Any], overrides: Sequence[str]) -> Document:
             raise ConfigError(f"expected an override KEY=VALUE, found `{text}`")
         _set(found, key, yaml.safe_load(value))
     return found
+
+
+def afresh(document: Mapping[str, Any]) -> Document:
+    """Return `document` as a run of a tuning has it: it begins without the training of another.
+
+    All runs share verl's folder of checkpoints, and verl goes on from the latest one there unless
+    it is told not to. A configuration that names the checkpoint to begin at (`resume_path`) keeps
+    it: then all runs begin there.
+    """
+    settings = document.get("overrides") or {}
+    if any(split_key(one)[1] == _RESUME and settings[one] == "resume_path" for one in settings):
+        return copy.deepcopy(dict(document))
+    return changed(document, [f"{_RESUME}=disable"])
 
 
 def held_by(overrides: Iterable[str], held: Sequence[str]) -> str | None:
@@ -74,15 +89,17 @@ def _is_below(key: str, section: str) -> bool:
 
 
 def _set(document: Document, key: str, value: Any) -> None:
-    if key in _POOLS:
-        pool, name = _POOLS[key]
-        _set_pool(document, pool, name, value)
-    elif key == _MODE:
+    bare, settings = split_key(key)[1], document.get("overrides") or {}
+    same = [one for one in settings if place(one) == place(bare)]
+    if bare not in _POOLS and bare != _MODE:
+        document.setdefault("overrides", {})[same[0] if same else key] = value
+        return
+    for one in same:
+        del settings[one]
+    if bare == _MODE:
         document["mode"] = value
     else:
-        settings: dict[str, Any] = document.setdefault("overrides", {})
-        known = next((one for one in settings if split_key(one)[1] == key), key)
-        settings[known] = value
+        _set_pool(document, *_POOLS[bare], value)
 
 
 def _set_pool(document: Document, pool: str, name: str, value: Any) -> None:

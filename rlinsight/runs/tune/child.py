@@ -2,6 +2,7 @@
 
 A run outlives a loop that is killed. The next loop finds it by the trace folder on its command
 line, which no other run has, and waits for it rather than starting it twice on the same devices.
+Waited for or read from its trace, it has the same exit code: that of `rlinsight run`.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import psutil
 
 from rlinsight.errors import ConfigError, RlinsightError
+from rlinsight.runs.finish import ENDED
 
 _POLL_S: Final = 0.5
 
@@ -60,9 +65,24 @@ class Adopted:
         self._trace = trace
 
     def wait(self) -> Ended:
-        """Wait until no process records into the trace, and return what the trace says."""
-        while running(self._trace):
-            time.sleep(_POLL_S)
+        """Wait until no process records into the trace, and return what the trace says.
+
+        Ctrl-C is passed on, each time, and the run ends in order first.
+        """
+        interrupted = to_pass_on = False
+        while True:
+            try:
+                found = running(self._trace)
+                if not found:
+                    break
+                if to_pass_on:
+                    _interrupt(found)
+                    to_pass_on = False
+                time.sleep(_POLL_S)
+            except KeyboardInterrupt:
+                interrupted = to_pass_on = True
+        if interrupted:
+            raise KeyboardInterrupt
         return recorded(self._trace)
 
 
@@ -81,25 +101,52 @@ def start(profile: Path, trace: str, output: Path, cwd: Path, *, smoke: bool) ->
     return Child(process)
 
 
-def running(trace: str) -> bool:
-    """Whether a process has the trace folder on its command line."""
-    return any(
-        trace in (process.info["cmdline"] or ()) and process.status() != psutil.STATUS_ZOMBIE
+def running(trace: str) -> list[psutil.Process]:
+    """Return the process of `rlinsight run` that records into the trace folder, none if it ended.
+
+    A process that shows the trace, `rlinsight serve` say, has the folder on its command line too.
+    """
+    return [
+        process
         for process in psutil.process_iter(["cmdline"])
-    )
+        if _records_into(trace, process.info["cmdline"] or ()) and _is_alive(process)
+    ]
+
+
+def _records_into(trace: str, command: Sequence[str]) -> bool:
+    pairs = list(pairwise(command))
+    is_run = any(word == "run" and Path(program).name == "rlinsight" for program, word in pairs)
+    return is_run and ("--trace", trace) in pairs
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:  # it has ended since it was listed
+        return False
+
+
+def _interrupt(processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.Error):
+            process.send_signal(signal.SIGINT)
 
 
 def recorded(trace: str) -> Ended:
-    """Return how a run ended by the manifest of its trace; unknown where it was cut off."""
+    """Return how `rlinsight run` ended by the manifest of its trace; unknown where it was cut off.
+
+    The manifest's own exit code is the training's: of a run that was stopped, or broke off while it
+    said that all was well, another one.
+    """
     import rlinsight
 
     try:
-        manifest = rlinsight.open(trace).manifest
+        noted = rlinsight.open(trace).manifest.notes.get(ENDED)
     except RlinsightError:
+        noted = None
+    if not isinstance(noted, dict):
         return Ended(None, _last_written(trace))
-    if manifest.ended_ns is None:
-        return Ended(None, _last_written(trace))
-    return Ended(manifest.exit_code, manifest.ended_ns / 1e9)
+    return Ended(noted.get("exit_code"), noted.get("at_s"))
 
 
 def _last_written(trace: str) -> float | None:

@@ -4,40 +4,28 @@
 
 Findings are taken in the advisor's order (the lowest tier first) from the kept run, one at a time:
 an experiment changes one class of variables, or its effect could not be attributed. One is left
-out when it names no exact override, when it changes what is held, when it may cost training quality
-and that was not allowed, or when the configuration that it leads to has been run already. The loop
-stops
+out when it names no exact override, when it changes the reward or what is held, when it may cost
+training quality and that was not allowed, or when the configuration that it leads to has been run
+already. The loop stops
 
 * at a **plateau**: no finding is left to try, or the last `patience` experiments gained nothing;
 * at the **quality guard**: an experiment cost reward, accuracy or policy agreement;
 * at the **budget**: measured runs (`max_runs`, the baseline is one) or hours of runs;
-* when the smoke run or the baseline fails: there is nothing to improve on.
+* when the smoke run or the baseline fails: there is nothing to improve on;
+* when the kept run shows a defect that is to be mended before anything is tuned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from rlinsight.errors import ConfigError
-from rlinsight.runs.tune.change import changed, held_by
+from rlinsight.runs.overrides import split_key
+from rlinsight.runs.tune.change import held_by
+from rlinsight.runs.tune.findings import is_refusal, possible, to_mend
+from rlinsight.runs.tune.limits import Limits
 from rlinsight.runs.tune.log import Candidate, Kind, Log, Record, Skipped
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How far the loop may go; `hours` are of runs, smoke runs included, None without limit.
-
-    `hold` are keys of the configuration that no experiment may change.
-    """
-
-    max_runs: int = 8
-    hours: float | None = None
-    patience: int = 3
-    allow_quality_risk: bool = False
-    smoke: bool = True
-    hold: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +47,7 @@ class Skip:
 
 @dataclass(frozen=True)
 class Stop:
-    """End here. `failed`: there was nothing to tune, or quality was lost."""
+    """End here. `failed`: there was nothing to tune, something to mend, or quality was lost."""
 
     reason: str
     failed: bool = False
@@ -70,7 +58,7 @@ Action = Start | Skip | Stop
 
 def decide(log: Log, limits: Limits) -> Action:
     """Return the next action; the log has no open run."""
-    ended = _ended_early(log)
+    ended = _ended_early(log, limits)
     if ended is not None:
         return ended
     if limits.smoke and not log.of_kind("smoke"):
@@ -78,33 +66,67 @@ def decide(log: Log, limits: Limits) -> Action:
     kept = log.kept
     if kept is None:
         return _if_affordable(Start("baseline", log.document), log, limits)
+    defect = to_mend(kept, limits)
+    if defect is not None:
+        return _mend(kept, defect)
     fruitless = _fruitless(log)
     if fruitless >= limits.patience:
         return Stop(f"plateau: the last {fruitless} experiments gained nothing")
     return _next_experiment(log, kept, limits)
 
 
-def _ended_early(log: Log) -> Stop | None:
+def _ended_early(log: Log, limits: Limits) -> Stop | None:
     for kind in ("smoke", "baseline"):
         for one in log.of_kind(kind):
             if one.decision == "failed":
-                return Stop(f"the {kind} run failed: {one.reason}", failed=True)
-    for one in log.of_kind("experiment"):
-        if one.judged is not None and one.judged.losses:
-            losses = "; ".join(one.judged.losses)
-            return Stop(f"quality guard, run {one.number}: {losses}", failed=True)
-    return None
+                return Stop(
+                    f"the {kind} run failed: {one.reason}; once that is mended, the same command "
+                    "makes it again",
+                    failed=True,
+                )
+    lost = (one for one in log.of_kind("experiment") if one.judged and one.judged.losses)
+    return next((_guard(one) for one in lost if not _is_held(one, limits)), None)
+
+
+def _is_held(lost: Record, limits: Limits) -> bool:
+    """Whether a change that cost quality is held since: whoever holds it has looked at it."""
+    assert lost.candidate is not None
+    return held_by(lost.candidate.overrides, limits.hold) is not None
+
+
+def _guard(lost: Record) -> Stop:
+    assert lost.candidate is not None
+    assert lost.judged is not None
+    key = split_key(lost.candidate.overrides[0].partition("=")[0])[1]
+    return Stop(
+        f"quality guard, run {lost.number}: {'; '.join(lost.judged.losses)}; look at it, then "
+        f"`--hold {key}` goes on without such a change",
+        failed=True,
+    )
+
+
+def _mend(kept: Record, defect: Candidate) -> Stop:
+    how = (
+        f"put {defect.change} into a configuration of its own and tune that"
+        if defect.overrides
+        else "once that is mended, the same command measures again"
+    )
+    return Stop(
+        f"{defect.rule}, run {kept.number}: {defect.says.rstrip('.')}; {how}; "
+        f"`--despite {defect.rule}` goes on as it is",
+        failed=True,
+    )
 
 
 def _next_experiment(log: Log, kept: Record, limits: Limits) -> Action:
     assert kept.measured is not None
     for candidate in kept.measured.candidates:
-        if _is_out(candidate, kept, log, limits):
-            continue
-        document, reason = _possible(candidate, kept, log, limits)
-        if reason is not None or document is None:
-            skipped = Skipped(kept.number, candidate.rule, candidate.change, reason or "")
+        document, reason = possible(candidate, kept, log, limits)
+        skipped = Skipped(kept.number, candidate.rule, candidate.change, reason or "")
+        if document is None and skipped not in log.skipped:
             return Skip(skipped)
+        if document is None or _is_refused(candidate, kept, log):
+            continue
         start = Start("experiment", document, kept.number, candidate)
         return _if_affordable(start, log, limits)
     if not kept.measured.candidates:
@@ -112,59 +134,15 @@ def _next_experiment(log: Log, kept: Record, limits: Limits) -> Action:
     return Stop("plateau: every finding about the kept run was tried or left out")
 
 
-def _is_out(candidate: Candidate, kept: Record, log: Log, limits: Limits) -> bool:
-    """Whether a finding was left out, for a reason that these limits have not done away with."""
+def _is_refused(candidate: Candidate, kept: Record, log: Log) -> bool:
     key = (kept.number, candidate.rule, candidate.change)
-    reasons = {one.reason for one in log.skipped if (one.beside, one.rule, one.change) == key}
-    if limits.allow_quality_risk:
-        reasons.discard(_quality(candidate))
-    held = held_by(candidate.overrides, limits.hold)
-    return any(not one.endswith(_HELD) or one == (held and _holds(held)) for one in reasons)
-
-
-#: How the reason of a finding that is left out ends where `--hold` is the reason.
-_HELD: Final = "which --hold leaves as it is"
-
-
-def _holds(key: str) -> str:
-    return f"it changes {key}, {_HELD}"
-
-
-def _quality(candidate: Candidate) -> str:
-    return f"it may cost training quality ({candidate.risk}); --allow-quality-risk tries"
-
-
-def _possible(
-    candidate: Candidate, kept: Record, log: Log, limits: Limits
-) -> tuple[Mapping[str, Any] | None, str | None]:
-    """Return the configuration of an experiment, or why it is not made."""
-    if not candidate.overrides:
-        return None, "it names no setting to change: it is for a person to look into"
-    held = held_by(candidate.overrides, limits.hold)
-    if held is not None:
-        return None, _holds(held)
-    if candidate.costs_quality and not limits.allow_quality_risk:
-        return None, _quality(candidate)
-    try:
-        document = changed(kept.document, candidate.overrides)
-    except ConfigError as error:
-        return None, str(error)
-    same = next((one for one in log.records if _is_same(one, document)), None)
-    if same is not None:
-        return None, f"run {same.number} was of this configuration already"
-    return document, None
-
-
-def _is_same(one: Record, document: Mapping[str, Any]) -> bool:
-    if one.kind == "smoke" or one.decision in (None, "interrupted"):
-        return False
-    return one.document == document
+    return any((one.beside, one.rule, one.change) == key for one in filter(is_refusal, log.skipped))
 
 
 def _fruitless(log: Log) -> int:
-    """Return how many experiments since the last kept run were reverted."""
+    """Return how many experiments since the last kept run were reverted, of those that count."""
     count = 0
-    for one in reversed(log.records):
+    for one in reversed(log.records[log.patience_from :]):
         if one.decision == "kept":
             break
         count += one.kind == "experiment" and one.decision == "reverted"

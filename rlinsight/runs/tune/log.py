@@ -1,24 +1,19 @@
-"""The log of a tuning: everything that was planned, measured and decided, as one JSON file.
+"""The log of a tuning: everything that was planned, measured and decided.
 
-The log is the state: the loop knows nothing that is not in it. It is replaced as a whole, so that
-a process that is killed at any moment leaves either the log before a step or the one after it.
+The log is the state: the loop knows nothing that is not in it.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Final, Literal
 
-from rlinsight.errors import ConfigError
+from rlinsight.runs.tune.limits import Limits
 
 TUNE_SCHEMA_VERSION: Final = 1
 
 Kind = Literal["smoke", "baseline", "experiment"]
-Decision = Literal["passed", "kept", "reverted", "failed", "interrupted"]
+Decision = Literal["passed", "kept", "reverted", "failed", "interrupted", "repeated"]
 Objective = Literal["per-device", "wall-clock"]
 
 
@@ -41,6 +36,8 @@ class Candidate:
     verify: str
     falsifier: str
     costs_quality: bool
+    changes_reward: bool = False
+    mend_first: bool = False
 
     @property
     def change(self) -> str:
@@ -105,6 +102,11 @@ class Record:
     decision: Decision | None = None
     reason: str = ""
 
+    @property
+    def counts(self) -> bool:
+        """Whether it was decided on and stands: what was interrupted or repeated does not."""
+        return self.decision not in (None, "interrupted", "repeated")
+
 
 @dataclass(frozen=True)
 class Skipped:
@@ -118,7 +120,11 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Log:
-    """The whole tuning. `document` is the configuration that it began with."""
+    """The whole tuning. `document` is the configuration that it began with.
+
+    `limits` are those of the last call; experiments before run `patience_from` do not count as
+    fruitless any more.
+    """
 
     name: str
     config: str
@@ -129,15 +135,13 @@ class Log:
     records: tuple[Record, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     stopped: str | None = None
+    limits: Limits | None = None
+    patience_from: int = 0
     schema_version: int = TUNE_SCHEMA_VERSION
 
     def of_kind(self, kind: Kind) -> list[Record]:
-        """Return the decided runs of a kind, without those that were interrupted."""
-        return [
-            one
-            for one in self.records
-            if one.kind == kind and one.decision not in (None, "interrupted")
-        ]
+        """Return the decided runs of a kind that count."""
+        return [one for one in self.records if one.kind == kind and one.counts]
 
     @property
     def kept(self) -> Record | None:
@@ -157,79 +161,3 @@ class Log:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; see docs/tune.md."""
         return asdict(self)
-
-
-def save(log: Log, path: Path) -> None:
-    """Replace the file at `path` by `log`, at once: a reader finds the old one or the new one."""
-    text = json.dumps(log.to_dict(), indent=1)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise ConfigError(f"cannot write the log `{path}`: {error}") from error
-
-
-def load(path: Path) -> Log | None:
-    """Return the log at `path`, None where there is none. Raises ConfigError for a damaged one."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ConfigError(f"cannot read the log `{path}`: {error}") from error
-    try:
-        return from_dict(json.loads(text))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"expected the log of a tuning in `{path}`, found something else: {error}; give "
-            "another folder with `--to`"
-        ) from error
-
-
-def from_dict(data: Mapping[str, Any]) -> Log:
-    """Read the JSON form. Raises KeyError, TypeError or ValueError for what is none."""
-    version = data["schema_version"]
-    if version != TUNE_SCHEMA_VERSION:
-        raise ValueError(f"schema_version {version!r}, expected {TUNE_SCHEMA_VERSION}")
-    records = tuple(map(_record, data["records"]))
-    skipped = tuple(Skipped(**one) for one in data["skipped"])
-    return Log(**{**data, "records": records, "skipped": skipped})
-
-
-def _record(data: Mapping[str, Any]) -> Record:
-    measured, judged, candidate = data["measured"], data["judged"], data["candidate"]
-    return Record(
-        **{
-            **data,
-            "candidate": None if candidate is None else _candidate(candidate),
-            "measured": None if measured is None else _measured(measured),
-            "judged": None if judged is None else _judged(judged),
-        }
-    )
-
-
-def _candidate(data: Mapping[str, Any]) -> Candidate:
-    predicted = data["predicted"]
-    return Candidate(
-        **{
-            **data,
-            "evidence": tuple(data["evidence"]),
-            "overrides": tuple(data["overrides"]),
-            "predicted": None if predicted is None else tuple(predicted),
-        }
-    )
-
-
-def _measured(data: Mapping[str, Any]) -> Measured:
-    return Measured(**{**data, "candidates": tuple(map(_candidate, data["candidates"]))})
-
-
-def _judged(data: Mapping[str, Any]) -> Judged:
-    return Judged(
-        **{**data, "losses": tuple(data["losses"]), "differences": tuple(data["differences"])}
-    )

@@ -12,9 +12,13 @@ from typing import Any, Final, Protocol
 import yaml
 
 from rlinsight.errors import ConfigError, PreflightError
-from rlinsight.runs.tune import log as logs
+from rlinsight.runs.tune import store
+from rlinsight.runs.tune.again import taken_up
+from rlinsight.runs.tune.change import afresh
 from rlinsight.runs.tune.child import Ended
-from rlinsight.runs.tune.decide import Action, Limits, Skip, Start, Stop, decide
+from rlinsight.runs.tune.decide import Action, Skip, Start, Stop, decide
+from rlinsight.runs.tune.findings import refused
+from rlinsight.runs.tune.limits import Limits
 from rlinsight.runs.tune.log import Decision, Judged, Log, Measured, Objective, Record, Skipped
 
 LOG_FILE: Final = "tuning.json"
@@ -48,7 +52,7 @@ class Effects:
 
 def tune(log: Log, limits: Limits, effects: Effects) -> Log:
     """Go on until there is nothing left to do, and return the log, which is on disk as well."""
-    loop = _Loop(replace(log, stopped=None), limits, effects)
+    loop = _Loop(taken_up(log, limits), limits, effects)
     loop.write_best()
     loop.finish_open()
     while True:
@@ -66,7 +70,7 @@ class _Loop:
 
     def note(self, log: Log) -> None:
         """Make `log` the state, on disk first; then tell the story."""
-        logs.save(log, self._folder / LOG_FILE)
+        store.save(log, self._folder / LOG_FILE)
         self.log = log
         self._do.write(log, self._folder)
 
@@ -80,9 +84,7 @@ class _Loop:
             elif action.candidate is None:
                 raise PreflightError(refusal)
             else:
-                one = action.candidate
-                reason = f"preflight refuses it: {refusal}"
-                self._skip(Skipped(action.beside or 0, one.rule, one.change, reason))
+                self._skip(refused(action.candidate, action.beside, refusal))
 
     def _skip(self, skipped: Skipped) -> None:
         self._do.say(f"left out: {skipped.rule} ({skipped.change or 'no override'})"
@@ -110,7 +112,8 @@ class _Loop:
         path = self._folder / "configs" / f"{record.number:02d}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         (self._folder / "runs").mkdir(exist_ok=True)
-        path.write_text(yaml.safe_dump(record.document, sort_keys=False), encoding="utf-8")
+        text = yaml.safe_dump(afresh(record.document), sort_keys=False)
+        path.write_text(text, encoding="utf-8")
         return path
 
     def finish_open(self) -> None:
