@@ -63,7 +63,7 @@ class Machine:
         found = (finding("fewer", f"rollout.nnodes={nodes - 1}"),) if nodes > 2 else ()
         return Measured(None, 10, self.rate(trace), candidates=found, answer="Nothing to gain.")
 
-    def judged(self, kept: str, new: str, _objective: str) -> Judged:
+    def judged(self, kept: str, new: str, _objective: str, _aim: str) -> Judged:
         change = self.rate(new) / self.rate(kept) - 1
         real = "better" if change > 0.03 else "no"
         return Judged(change, change, change, 0.03, real, "as measured", self.losses)

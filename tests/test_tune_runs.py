@@ -15,10 +15,12 @@ from gating import gate_runs
 from simulated import job
 
 import rlinsight
+from rlinsight.analyzers.gate.result import MetricVerdict
 from rlinsight.analyzers.simulate import predict_change
 from rlinsight.runs.tune import child
 from rlinsight.runs.tune.child import Ended
-from rlinsight.runs.tune.measure import LEAST, judged, measured, predicted
+from rlinsight.runs.tune.judge import LEAST, fresher, judged
+from rlinsight.runs.tune.measure import measured, predicted
 from rlinsight.trace.manifest import update_manifest
 
 #: How `rlinsight run` ended; `ended_ns` may be of another clock.
@@ -227,3 +229,43 @@ def test_a_run_is_known_by_its_command_line_only(monkeypatch):
     ]
     monkeypatch.setattr(child.psutil, "process_iter", lambda _fields: [started, *others, typed])
     assert child.running("/t/00") == [started, typed]
+
+
+# -- fresher samples -----------------------------------------------------------------------
+
+
+def rate(change: float, real: str = "no") -> Judged:
+    return Judged(change, change - 0.02, change + 0.02, 0.03, real, "the change is below 3%")
+
+
+def lag(value: float | None, direction: str | None) -> MetricVerdict:
+    return MetricVerdict("lag_versions", "versions", "PASS", gates=True, better="lower",
+                         reason="", value=value, reference=5.6, direction=direction)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "real", "fell", "kept", "reason"),
+    [
+        (-0.01, "no", lag(2.1, "better"), "better", "2.1 instead of 5.6 versions old"),
+        (0.20, "better", lag(2.1, "better"), "better", "really fresher"),
+        (0.20, "better", lag(5.4, "equal"), "no", "not really fresher"),
+        (-0.05, "worse", lag(2.1, "better"), "worse", "it costs throughput"),
+        (-0.05, "no", lag(2.1, "better"), "worse", "it costs throughput"),
+        (0.0, "no", lag(None, None), None, "the lag is not known"),
+        (0.0, "no", None, None, "the lag is not known"),
+        (0.0, None, lag(2.1, "better"), None, "the change is below"),
+    ],
+)
+def test_what_aims_at_freshness_is_kept_where_the_lag_falls_at_no_cost(
+    change, real, fell, kept, reason
+):
+    found = fresher(rate(change, real), fell)
+    assert found.real == kept
+    assert reason in found.reason
+    assert found.change == change
+
+
+def test_samples_as_old_as_before_are_not_fresher(tmp_path):
+    kept, same = recorded(tmp_path / "a", 1), recorded(tmp_path / "b", 2)
+    found = judged(kept, same, "per-device", "freshness")
+    assert (found.real, found.reason) == ("no", "samples are not really fresher")

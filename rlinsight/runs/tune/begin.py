@@ -17,9 +17,10 @@ from rlinsight.runs.profile import load, parse
 from rlinsight.runs.settings import require_keys
 from rlinsight.runs.tune import child, store
 from rlinsight.runs.tune.change import PLACES, place
+from rlinsight.runs.tune.judge import judged
 from rlinsight.runs.tune.log import Log, Objective, Record
 from rlinsight.runs.tune.loop import LOG_FILE, STORY_FILE, Effects, output_of
-from rlinsight.runs.tune.measure import judged, measured
+from rlinsight.runs.tune.measure import measured
 
 #: A run that stands still is ended after so long, where the configuration does not say.
 STALL_S = 1800.0

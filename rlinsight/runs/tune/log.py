@@ -15,6 +15,8 @@ TUNE_SCHEMA_VERSION: Final = 1
 Kind = Literal["smoke", "baseline", "experiment"]
 Decision = Literal["passed", "kept", "reverted", "failed", "interrupted", "repeated"]
 Objective = Literal["per-device", "wall-clock"]
+#: What a change is for, as the advisor says: the objective, or fresher samples at no cost in it.
+Aim = Literal["throughput", "freshness"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Candidate:
     costs_quality: bool
     changes_reward: bool = False
     mend_first: bool = False
+    aim: Aim = "throughput"
 
     @property
     def change(self) -> str:

@@ -19,7 +19,16 @@ from rlinsight.runs.tune.child import Ended
 from rlinsight.runs.tune.decide import Action, Skip, Start, Stop, decide
 from rlinsight.runs.tune.findings import refused
 from rlinsight.runs.tune.limits import Limits
-from rlinsight.runs.tune.log import Decision, Judged, Log, Measured, Objective, Record, Skipped
+from rlinsight.runs.tune.log import (
+    Aim,
+    Decision,
+    Judged,
+    Log,
+    Measured,
+    Objective,
+    Record,
+    Skipped,
+)
 
 LOG_FILE: Final = "tuning.json"
 STORY_FILE: Final = "tuning.md"
@@ -45,7 +54,7 @@ class Effects:
     start: Callable[[Path, Record], Waiting]
     adopt: Callable[[Record], Waiting]
     measured: Callable[[str, int | None, Objective], Measured]
-    judged: Callable[[str, str, Objective], Judged]
+    judged: Callable[[str, str, Objective, Aim], Judged]
     write: Callable[[Log, Path], None]
     say: Callable[[str], None]
 
@@ -161,7 +170,9 @@ class _Loop:
         beside = self.log.record(record.beside)
         if beside is None:
             raise ConfigError(f"the log names run {record.beside}, which it does not hold")
-        found = self._do.judged(beside.trace, record.trace, self.log.objective)
+        assert record.candidate is not None
+        aim = record.candidate.aim
+        found = self._do.judged(beside.trace, record.trace, self.log.objective, aim)
         decision, reason = verdict_on(found)
         self._end(replace(record, judged=found), decision, reason)
 
@@ -193,7 +204,7 @@ def output_of(folder: Path, record: Record) -> Path:
 
 
 def verdict_on(found: Judged) -> tuple[Decision, str]:
-    """Return whether an experiment is kept, and why: only a real gain that cost no quality is.
+    """Return whether an experiment is kept, and why: only what it is for, at no cost in quality.
 
     Where two settings are as good, the one that was there stays: every change has a risk.
     """

@@ -1,21 +1,17 @@
-"""What a finished run showed: its figures, its advice, and how it compares with the kept run."""
+"""What a finished run showed: its figures, and the advice about it."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import rlinsight
 from rlinsight.errors import ConfigError, RlinsightError, TraceError
-from rlinsight.runs.tune.log import Candidate, Judged, Measured, Objective
+from rlinsight.runs.tune.log import Candidate, Measured, Objective
 
 if TYPE_CHECKING:
     from rlinsight.analyzers.advise import Advice
     from rlinsight.analyzers.advise.finding import Finding
-    from rlinsight.analyzers.compare.result import Comparison
-    from rlinsight.analyzers.gate.result import MetricVerdict
     from rlinsight.analyzers.result import Report
     from rlinsight.analyzers.simulate import Effect
     from rlinsight.trace.reader import Trace
@@ -23,13 +19,6 @@ if TYPE_CHECKING:
 #: A relative change, with its interval where that is known.
 Predicted = tuple[float, float | None, float | None]
 
-#: The metric of the comparison that each objective is about.
-METRIC_OF: Final[dict[Objective, str]] = {
-    "per-device": "tokens_per_s_per_device",
-    "wall-clock": "samples_per_s",
-}
-#: A gain that is worth keeping a change for, relative; the advisor proposes from there on.
-LEAST: Final = 0.03
 #: A run with fewer steady windows shows nothing.
 WINDOWS: Final = 4
 
@@ -127,6 +116,7 @@ def _candidate(finding: Finding, objective: Objective) -> Candidate:
         costs_quality=finding.costs_quality,
         changes_reward=finding.changes_reward,
         mend_first=finding.mend_first,
+        aim=finding.aim,
     )
 
 
@@ -157,62 +147,3 @@ def _longer(effect: Effect) -> float | None:
             return None
         lengths.append(tokens / samples)
     return lengths[1] / lengths[0]
-
-
-def judged(kept: str, new: str, objective: Objective) -> Judged:
-    """Return the experiment in the trace `new` beside the kept run."""
-    from rlinsight.analyzers.compare.compare import SETTINGS, compare
-    from rlinsight.analyzers.compare.entrant import entrant
-    from rlinsight.analyzers.compare.guard import losses
-    from rlinsight.analyzers.gate.settings import MetricSettings
-
-    metric = METRIC_OF[objective]
-    least = {metric: MetricSettings(relative=LEAST)}
-    settings = replace(SETTINGS, metrics={**SETTINGS.metrics, **least}, alone=(metric,))
-    try:
-        before, after = entrant("kept", rlinsight.open(kept)), entrant("new", rlinsight.open(new))
-        found = compare([before, after], settings=settings)
-    except RlinsightError as error:
-        return Judged(None, None, None, None, None, f"the two cannot be compared: {error}")
-    row = found.row(metric)
-    cell = None if row is None else row.cells[1]
-    return replace(
-        verdict(cell, settings.alpha),
-        losses=losses(before, after, found),
-        differences=_real(found, metric),
-    )
-
-
-def verdict(cell: MetricVerdict | None, alpha: float) -> Judged:
-    """Return whether the objective really changed: by more than `LEAST`, and than noise.
-
-    The objective is the one metric that decides, so that neither its p-value nor what could have
-    been detected needs a correction for the others.
-    """
-    if cell is None or cell.change is None or not cell.reference or cell.p_value is None:
-        reason = "the objective is not known" if cell is None else cell.reason
-        return Judged(None, None, None, None, None, reason)
-    scale = cell.reference
-    change, detectable = cell.change / scale, (cell.detectable or math.nan) / scale
-    low, high = ((cell.low or 0.0) / scale, (cell.high or 0.0) / scale)
-    is_real = abs(change) > LEAST and cell.p_value < alpha
-    if is_real:
-        real, reason = ("better", "a real gain") if change > 0 else ("worse", "a real loss")
-        return Judged(change, low, high, detectable, real, reason)  # type: ignore[arg-type]
-    reason = (
-        "the change may be noise" if abs(change) > LEAST else f"the change is below {LEAST:.0%}"
-    )
-    return Judged(change, low, high, detectable, "no", reason)
-
-
-def _real(found: Comparison, metric: str) -> tuple[str, ...]:
-    """Return the other figures that really differ, in words."""
-    from rlinsight.report.compare.words import change, is_real
-    from rlinsight.report.compare.words import verdict as word
-
-    cells = [row.cells[1] for row in found.metrics if row.name != metric]
-    return tuple(
-        f"{cell.name} {change(cell)} {word(cell)}"
-        for cell in cells
-        if cell is not None and is_real(cell)
-    )
