@@ -19,6 +19,8 @@ from rlinsight.analyzers.health.alarms import AlarmKind
 from rlinsight.analyzers.result import REPORT_SCHEMA_VERSION
 from rlinsight.runs import profile
 from rlinsight.runs.config import RunConfig
+from rlinsight.runs.preflight import CHECKS
+from rlinsight.runs.prepare import prepare
 
 ROOT = Path(__file__).parent.parent
 ANALYSIS = (ROOT / "docs/analysis.md").read_text()
@@ -182,10 +184,29 @@ def configurations() -> list[tuple[str, str]]:
     return [(name, block) for name, block in blocks if block.startswith(("mode:", "name:"))]
 
 
+#: What preflight finds on this machine, whatever a page says.
+OF_THE_MACHINE = {
+    "files", "devices", "ports", "disk", "packages", "versions", "entry point", "log-probabilities",
+    "trace URL", "running Ray cluster",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(("page", "text"), configurations())
-def test_configurations_are_accepted(page, text):
+def test_configurations_pass_preflight(page, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_ADDRESS", "local")
     config = profile.parse(yaml.safe_load(text))
     assert isinstance(config, RunConfig), page
+    prepared = prepare(config)
+    prepared.clean_up()
+    assert [f for f in prepared.findings if f.check not in OF_THE_MACHINE] == []
+    assert prepared.total_steps == config.steps
+
+
+def test_every_preflight_check_is_documented_and_no_other():
+    text = (ROOT / "docs/run.md").read_text().split("\n## Preflight\n")[1].split("\n## ")[0]
+    documented = [(row[0].strip("`"), row[3].strip() == "yes") for row in cells(text)]
+    assert documented == [(check.name, check.wrapped) for check in CHECKS]
 
 
 def test_the_pages_about_runs_have_a_configuration_each():

@@ -11,6 +11,7 @@ from rlinsight.errors import ConfigError, PreflightError
 from rlinsight.runs.checks import (
     batches,
     cluster,
+    duration,
     machine,
     refused,
     sequences,
@@ -24,6 +25,7 @@ from rlinsight.runs.settings import Settings, compose, verl_folder
 
 CHECKS: Final[tuple[Check, ...]] = (
     *software.CHECKS,
+    *duration.CHECKS,
     *batches.CHECKS,
     *refused.CHECKS,
     *sequences.CHECKS,
