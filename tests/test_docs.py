@@ -171,6 +171,41 @@ def test_pages_name_only_commands_and_flags_that_exist(page, command, rest):
     assert given <= known | {"-h", "--help"}, f"{page}: rlinsight {command} {rest}"
 
 
+# -- links ---------------------------------------------------------------------------------
+
+LINKED = [*PAGES, ROOT / "sample_traces/README.md"]
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page's headings."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        linked = page.parent / path if path else page
+        assert linked.exists(), target
+        assert not anchor or anchor in headings(linked), target
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
+def test_pages_are_named_by_links(page):
+    prose = re.sub(r"```.*?```|^    .*$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    bare = re.findall(r"(?<![\[\w/])`?(?:docs/)?\w+\.md\b(?!`?\]|[\)#])", prose)
+    assert page.name == "tune.md" or bare == []
+
+
+def test_the_readme_leads_to_every_page():
+    text = (ROOT / "README.md").read_text()
+    pages = {f"docs/{page.name}" for page in ROOT.glob("docs/*.md")}
+    assert set(re.findall(r"^\| \[[^]]+\]\((docs/[^)]+)\)", text, re.MULTILINE)) == pages
+
+
 # -- configurations ------------------------------------------------------------------------
 
 
