@@ -99,7 +99,7 @@ record-provoked: install
 golden: install
 	$(BIN)/python scripts/golden.py
 
-# On a machine with two GPUs and `pip install 'rlinsight[verl,nvidia]'` in $(PYTHON): docs/hardware.md.
+# On a machine with two GPUs and `pip install '.[verl,nvidia]'` in $(PYTHON): docs/hardware.md.
 GPU_RUNS ?= sync colocate_async fully_async_s0 fully_async separate_async
 gpu-sample:
 	. scripts/gpu/environment.sh && $(PYTHON) scripts/gpu/record.py $(GPU_RUNS)

@@ -11,12 +11,19 @@ from rlinsight.report.advise.lines import catalogue
 BEGIN, END = "<!-- rules: begin -->", "<!-- rules: end -->"
 
 
+#: Words in the names of rules that need one.
+GLOSSES = {
+    "broken_scaffold": "The scaffold is what surrounds the model: environment, tools, reward."
+}
+
+
 def rules() -> str:
-    """Return the catalogue."""
+    """Return the catalogue, in the order of the tiers."""
     parts = []
-    for rule in RULES:
+    for rule in sorted(RULES, key=lambda rule: rule.tier):
+        gloss = f"{GLOSSES[rule.name]}\n\n" if rule.name in GLOSSES else ""
         lines = "\n".join(f"* **{name}**: {text}" for name, text in catalogue(rule))
-        parts.append(f"### {rule.name}\n\n{lines}\n")
+        parts.append(f"### {rule.name}\n\n{gloss}{lines}\n")
     return "\n".join(parts)
 
 

@@ -6,6 +6,7 @@ usage: python scripts/cli_docs.py docs/cli.md
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import types
 import typing
@@ -24,20 +25,28 @@ _HEAD = """\
 <!-- Written by scripts/cli_docs.py (`make docs`) from the commands; edit their docstrings. -->
 
 Exit codes: 0 ok; 1 a finding, or a run that failed; 2 wrong usage or unusable input; 130
-interrupted. An error is one sentence on standard error. With `--json`, standard output holds
-nothing but the result. Elsewhere names of more than 256 characters are cut to their first 80, with
-their length; JSON keeps them whole. In a narrow terminal tables wrap, first prose, then headings,
-then long names; no number is cut, and a column that only explains is left out. The last line
-of a command's output is the next one to type. Every command has `-h`, `--help`.
+interrupted. `run` exits as the training did (128 + n where signal n ended it), `check` with 2 also
+where a metric that may fail the build could not be judged.
+
+An error is one sentence on standard error. With `--json`, standard output holds nothing but the
+result. Elsewhere names of more than 256 characters are cut to their first 80, with their length;
+JSON keeps them whole. In a narrow terminal tables wrap, first prose, then headings, then long
+names; no number is cut, and a column that only explains is left out. The last line of a command's
+output is the next one to type. Every command has `-h`, `--help`.
 """
 
 
+#: A page that a docstring names by its path in the repository.
+_PAGE = re.compile(r"\bdocs/(\w+\.md)")
+
+
 class Parameter(NamedTuple):
-    """An argument or option: the names it is given by, the kind of value, what it does."""
+    """An argument or option: the names it is given by, kind of value, default, what it does."""
 
     is_argument: bool
     names: tuple[str, ...]
     value: str
+    default: str
     help: str
 
 
@@ -84,8 +93,20 @@ def parameters(function: Callable[..., Any]) -> list[Parameter]:
             ]
             names = tuple(given) or (f"--{name.replace('_', '-')}",)
         value = _value(kind) if isinstance(info, OptionInfo) else ""
-        found.append(Parameter(isinstance(info, ArgumentInfo), names, value, info.help or ""))
+        default = _default(parameter.default)
+        found.append(
+            Parameter(isinstance(info, ArgumentInfo), names, value, default, info.help or "")
+        )
     return found
+
+
+def _default(value: Any) -> str:
+    """Return a default as one would type it; empty where leaving it out gives nothing."""
+    if value is inspect.Parameter.empty:
+        return "required"
+    if isinstance(value, bool):
+        return "on" if value else ""
+    return "" if value in (None, "") else f"`{value}`"
 
 
 def _value(kind: Any) -> str:
@@ -102,16 +123,21 @@ def _value(kind: Any) -> str:
 def _command(name: str, function: Callable[..., Any]) -> list[str]:
     rows = parameters(function)
     words = ["rlinsight", name, "[OPTIONS]", *(row.names[0] for row in rows if row.is_argument)]
-    help_text = inspect.cleandoc(function.__doc__ or "")
+    help_text = _linked(inspect.cleandoc(function.__doc__ or ""))
     return [f"## rlinsight {name}\n", f"    {' '.join(words)}\n", f"{help_text}\n", _table(rows)]
 
 
 def _table(rows: Iterable[Parameter]) -> str:
-    lines = ["| | value | |", "|---|---|---|"]
+    lines = ["| | value | default | |", "|---|---|---|---|"]
     for row in sorted(rows, key=lambda row: not row.is_argument):
         names = ", ".join(f"`{name}`" for name in row.names)
-        lines.append(f"| {names} | {row.value} | {' '.join(row.help.split())} |")
+        text = _linked(" ".join(row.help.split()))
+        lines.append(f"| {names} | {row.value} | {row.default} | {text} |")
     return "\n".join(lines) + "\n"
+
+
+def _linked(text: str) -> str:
+    return _PAGE.sub(r"[\1](\1)", text)
 
 
 if __name__ == "__main__":

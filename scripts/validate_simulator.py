@@ -104,7 +104,7 @@ def _doubted(measured: Sequence[dict[str, Any]]) -> list[str]:
         "",
         f"The machine could not quite follow {len(doubted)} of {len(measured)} runs: real time "
         "taken by verl or by other work counts as emulated time in them. With the number of "
-        f"limits of docs/emulated.md that each was beyond: {', '.join(sorted(doubted))}.",
+        f"limits of [emulated.md](emulated.md) that each was beyond: {', '.join(sorted(doubted))}.",
     ] if doubted else []  # fmt: skip
 
 

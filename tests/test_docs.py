@@ -19,6 +19,8 @@ from rlinsight.analyzers.health.alarms import AlarmKind
 from rlinsight.analyzers.result import REPORT_SCHEMA_VERSION
 from rlinsight.runs import profile
 from rlinsight.runs.config import RunConfig
+from rlinsight.runs.preflight import CHECKS
+from rlinsight.runs.prepare import prepare
 
 ROOT = Path(__file__).parent.parent
 ANALYSIS = (ROOT / "docs/analysis.md").read_text()
@@ -169,6 +171,41 @@ def test_pages_name_only_commands_and_flags_that_exist(page, command, rest):
     assert given <= known | {"-h", "--help"}, f"{page}: rlinsight {command} {rest}"
 
 
+# -- links ---------------------------------------------------------------------------------
+
+LINKED = [*PAGES, ROOT / "sample_traces/README.md"]
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page's headings."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        linked = page.parent / path if path else page
+        assert linked.exists(), target
+        assert not anchor or anchor in headings(linked), target
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
+def test_pages_are_named_by_links(page):
+    prose = re.sub(r"```.*?```|^    .*$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    bare = re.findall(r"(?<![\[\w/])`?(?:docs/)?\w+\.md\b(?!`?\]|[\)#])", prose)
+    assert page.name == "tune.md" or bare == []
+
+
+def test_the_readme_leads_to_every_page():
+    text = (ROOT / "README.md").read_text()
+    pages = {f"docs/{page.name}" for page in ROOT.glob("docs/*.md")}
+    assert set(re.findall(r"^\| \[[^]]+\]\((docs/[^)]+)\)", text, re.MULTILINE)) == pages
+
+
 # -- configurations ------------------------------------------------------------------------
 
 
@@ -182,10 +219,29 @@ def configurations() -> list[tuple[str, str]]:
     return [(name, block) for name, block in blocks if block.startswith(("mode:", "name:"))]
 
 
+#: What preflight finds on this machine, whatever a page says.
+OF_THE_MACHINE = {
+    "files", "devices", "ports", "disk", "packages", "versions", "entry point", "log-probabilities",
+    "trace URL", "running Ray cluster",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(("page", "text"), configurations())
-def test_configurations_are_accepted(page, text):
+def test_configurations_pass_preflight(page, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_ADDRESS", "local")
     config = profile.parse(yaml.safe_load(text))
     assert isinstance(config, RunConfig), page
+    prepared = prepare(config)
+    prepared.clean_up()
+    assert [f for f in prepared.findings if f.check not in OF_THE_MACHINE] == []
+    assert prepared.total_steps == config.steps
+
+
+def test_every_preflight_check_is_documented_and_no_other():
+    text = (ROOT / "docs/run.md").read_text().split("\n## Preflight\n")[1].split("\n## ")[0]
+    documented = [(row[0].strip("`"), row[3].strip() == "yes") for row in cells(text)]
+    assert documented == [(check.name, check.wrapped) for check in CHECKS]
 
 
 def test_the_pages_about_runs_have_a_configuration_each():

@@ -29,6 +29,12 @@ def test_a_long_name_is_cut_and_its_length_said():
     assert line(f"lane `{name}` died") == f"lane `{name[:80]}… (900 characters)` died"
 
 
+def test_what_stands_between_two_names_is_no_name():
+    known = ", ".join(f"run number {i}" for i in range(40))
+    text = f"expected one of `{'a' * 300}`; {known}; found `nope`"
+    assert line(text) == f"expected one of `{'a' * 80}… (300 characters)`; {known}; found `nope`"
+
+
 def test_both_sides_of_the_limits():
     assert line("a" * LONGEST_NAME) == "a" * LONGEST_NAME
     assert line("a" * (LONGEST_NAME + 1)).endswith("… (257 characters)")

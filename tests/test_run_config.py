@@ -144,6 +144,18 @@ def test_command_line_options_replace_fields():
         with_options(parse(SYNC), {"stall_timeout_s": -1})
 
 
+@pytest.mark.parametrize(
+    ("seconds", "fits"), [(0.05, True), (60, True), (0.04, False), (61, False)]
+)
+def test_devices_are_sampled_as_often_as_the_sampler_can(seconds, fits):
+    document = {**SYNC, "collectors": {"sample_interval_s": seconds}}
+    if fits:
+        assert parse(document).collectors.sample_interval_s == seconds
+        return
+    with pytest.raises(ConfigError, match=r"collectors\.sample_interval_s: input should be"):
+        parse(document)
+
+
 def test_the_schema_is_complete_and_refuses_unknown_keys():
     schema = json.loads(json.dumps(json_schema()))
     assert set(schema["properties"]) == set(RunConfig.model_fields)
@@ -152,7 +164,8 @@ def test_the_schema_is_complete_and_refuses_unknown_keys():
 
 
 def test_every_field_is_explained_in_the_docs():
-    text = (Path(__file__).parent.parent / "docs" / "run.md").read_text()
+    page = (Path(__file__).parent.parent / "docs" / "run.md").read_text()
+    text = page.split("\n## The YAML\n")[1].split("\n## ")[0]
     documented = set(re.findall(r"^\| `([a-z_.]+)` \|", text, re.MULTILINE))
     assert documented == set(field_paths(RunConfig))
 

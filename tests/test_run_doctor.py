@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sysconfig
 from pathlib import Path
 
+import pytest
+
+from rlinsight.collectors.verl.hooks import all_hooks
+from rlinsight.runs import doctor
 from rlinsight.runs.doctor import Line, examine, worst
 
 CLI = Path(sysconfig.get_path("scripts")) / "rlinsight"
@@ -41,8 +46,23 @@ def test_the_json_form_has_every_item(tmp_path):
     done = subprocess.run(
         [CLI, "doctor", "--json"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    names = [line["name"] for line in json.loads(done.stdout)["lines"]]
+    document = json.loads(done.stdout)
+    names = [line["name"] for line in document["lines"]]
     assert names[: len(ITEMS)] == ITEMS
+    assert [hook["name"] for hook in document["hooks"]] == [hook.name for hook in all_hooks()]
+    assert {hook["status"] for hook in document["hooks"]} == {"ok"}
+
+
+@pytest.mark.parametrize(("module", "status"), [("pynvml", "warning"), ("pynwml", "ok")])
+def test_a_gpu_that_nothing_can_sample_is_said(module, status, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(doctor, "local_devices", lambda facts: 2 * (facts.config.device == "cuda"))
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == module else find("json")
+    )
+    line = doctor._devices()
+    assert (line.status, line.found) == (status, "2 cuda")
+    assert (line.advice is not None) is (status == "warning")
 
 
 def test_what_is_missing_is_named_and_is_a_failure(tmp_path):

@@ -152,5 +152,14 @@ def test_what_fully_async_asserts_is_asked_first(mode, log_probs, hybrid, named)
     assert all(name in found.message for name in named)
 
 
+@pytest.mark.parametrize(
+    ("device", "estimator", "fits"),
+    [("emulated", "gae", False), ("emulated", "grpo", True), ("cpu", "gae", True)],
+)
+def test_emulated_devices_train_no_critic(device, estimator, fits):
+    run = facts(settings={"algorithm.adv_estimator": estimator}, device=device)
+    assert (refused.emulated_devices_have_no_critic(run) is None) is fits
+
+
 def test_they_are_asked_before_a_run():
     assert set(refused.CHECKS) <= set(preflight.CHECKS)

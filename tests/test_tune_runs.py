@@ -20,6 +20,7 @@ from rlinsight.analyzers.simulate import predict_change
 from rlinsight.runs.tune import child
 from rlinsight.runs.tune.child import Ended
 from rlinsight.runs.tune.judge import LEAST, fresher, judged
+from rlinsight.runs.tune.log import Judged
 from rlinsight.runs.tune.measure import measured, predicted
 from rlinsight.trace.manifest import update_manifest
 

@@ -1,4 +1,4 @@
-"""The what-if of a run: a slider for every knob, and what the simulator answers to them."""
+"""The what-if of a run: its main knobs as sliders and switches, and the simulator's answer."""
 
 from __future__ import annotations
 

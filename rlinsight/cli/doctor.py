@@ -27,12 +27,12 @@ def doctor(
 ) -> None:
     """Say what this machine can run and what would be recorded, and what to do about the rest.
 
-    Lists every hook that does not fit the installed verl. Exits with 1 when something that a
-    recorded run needs is missing.
+    Names every hook that does not fit the installed verl; with `--json` all of them. Exits with 1
+    when something that a recorded run needs is missing.
     """
     from rich.console import Console
 
-    from rlinsight.runs.doctor import examine, worst
+    from rlinsight.runs.doctor import examine, hook_states, worst
 
     console, lines = Console(highlight=False), []
     for line in examine(deep=deep):
@@ -43,6 +43,7 @@ def doctor(
         document = {
             "schema_version": DOCTOR_SCHEMA_VERSION,
             "lines": [asdict(line) for line in lines],
+            "hooks": [asdict(state) for state in hook_states(deep=deep)],
         }
         typer.echo(json_module.dumps(document, indent=1))
     else:

@@ -17,10 +17,8 @@ LONGEST_NAME: Final = 256
 NAME_SHOWN: Final = 80
 LONGEST_LINE: Final = 4_000
 
-#: A name: what stands between back-ticks, or has no blank in it.
-_LONG_NAME: Final = re.compile(
-    rf"(?<=`)[^`]{{{LONGEST_NAME + 1},}}(?=`)|[^\s`]{{{LONGEST_NAME + 1},}}"
-)
+#: A name: what stands between back-ticks, paired from the left, or has no blank in it.
+_NAME: Final = re.compile(rf"`[^`]*`|[^\s`]{{{LONGEST_NAME + 1},}}")
 
 
 def line(text: str) -> str:
@@ -29,7 +27,7 @@ def line(text: str) -> str:
     Worked example: a name of 12,345 letters a: 80 of them, then "… (12,345 characters)".
     """
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return _cut(_LONG_NAME.sub(lambda name: _cut(name[0], NAME_SHOWN, NAME_SHOWN), shown))
+    return _cut(_NAME.sub(_short_name, shown))
 
 
 def plain(text: str) -> str:
@@ -42,6 +40,14 @@ def styled(text: str, style: str = "") -> Text:
     from rich.text import Text
 
     return Text(line(text), style=style)
+
+
+def _short_name(found: re.Match[str]) -> str:
+    name = found[0].strip("`")
+    if len(name) <= LONGEST_NAME:
+        return found[0]
+    mark = "`" if found[0].startswith("`") else ""
+    return f"{mark}{_cut(name, NAME_SHOWN, NAME_SHOWN)}{mark}"
 
 
 def _cut(text: str, longest: int = LONGEST_LINE, kept: int = LONGEST_LINE) -> str:

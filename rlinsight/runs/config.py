@@ -87,10 +87,15 @@ class Collectors(Section):
     """What is recorded, and how often."""
 
     sample_interval_s: float = Field(
-        default=1.0, gt=0, description="Seconds between two samples of devices and engines."
+        default=1.0,
+        ge=0.05,
+        le=60,
+        description="Seconds between two samples of devices and of the gauges of engines.",
     )
     disable: list[str] = Field(
-        default=[], description="Hooks to leave out, by the names `rlinsight doctor` lists."
+        default=[],
+        description="Hooks to leave out, by the names `rlinsight doctor --json` lists; `devices`: "
+        "no sampling of devices.",
     )
 
 
@@ -178,10 +183,12 @@ class RunConfig(RecordingConfig):
     data: Data | Literal["example"] = Field(description="Data sets, or `example`.")
     resources: Resources = Field(default=Resources(), description="Devices of each pool.")
     steps: Positive | None = Field(
-        default=None, description="Training steps (parameter versions). Default: verl's own."
+        default=None,
+        description="Training steps (fully_async: parameter versions). Default: verl's own.",
     )
     overrides: dict[str, OverrideValue] = Field(
-        default={}, description="Hydra overrides for verl; they win over everything above."
+        default={},
+        description="Hydra overrides for verl; they win over what mode, device and resources set.",
     )
     entry: str | None = Field(
         default=None, description="Python module to start. Default: verl's for the mode."

@@ -10,8 +10,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from rlinsight.runs.checks.cluster import running_cluster
 from rlinsight.runs.checks.facts import Facts
@@ -22,6 +23,9 @@ from rlinsight.runs.checks.software import (
     plugin_is_registered,
 )
 from rlinsight.runs.config import DeviceName, RecordingConfig
+
+if TYPE_CHECKING:
+    from rlinsight.collectors.verl.coverage import HookStatus
 
 Status = Literal["ok", "warning", "missing"]
 
@@ -100,6 +104,9 @@ def _facts(device: DeviceName) -> Facts:
 def _devices() -> Line:
     counts = {kind: local_devices(_facts(kind)) for kind in _ACCELERATORS}
     found = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    if counts["cuda"] and importlib.util.find_spec("pynvml") is None:
+        advice = "without nvidia-ml-py no GPU is sampled; pip install 'rlinsight[nvidia]'"
+        return Line("devices", "warning", found, advice)
     if found:
         return Line("devices", "ok", found)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -113,13 +120,19 @@ def _entry_point() -> Line:
     return Line("entry point", "missing", "verl will not load the collectors", problem.message)
 
 
+@lru_cache(maxsize=2)
+def hook_states(*, deep: bool = False) -> tuple[HookStatus, ...]:
+    """Return every hook, and whether it fits the installed verl; found out once."""
+    from rlinsight.collectors.verl.coverage import coverage
+
+    return tuple(coverage(modules_import=deep))
+
+
 def _hooks(*, deep: bool) -> Iterator[Line]:
     if installed_version("verl") is None:
         yield Line("hooks", "missing", "verl is not installed", "install verl first")
         return
-    from rlinsight.collectors.verl.coverage import coverage
-
-    states = coverage(modules_import=deep)
+    states = hook_states(deep=deep)
     good = [state for state in states if state.status == "ok"]
     complete = len(good) == len(states)
     yield Line(

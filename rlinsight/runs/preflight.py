@@ -11,6 +11,7 @@ from rlinsight.errors import ConfigError, PreflightError
 from rlinsight.runs.checks import (
     batches,
     cluster,
+    duration,
     machine,
     refused,
     sequences,
@@ -25,8 +26,9 @@ from rlinsight.runs.settings import Settings, compose, verl_folder
 
 CHECKS: Final[tuple[Check, ...]] = (
     *software.CHECKS,
-    *shares.CHECKS,
+    *duration.CHECKS,
     *batches.CHECKS,
+    *shares.CHECKS,
     *refused.CHECKS,
     *sequences.CHECKS,
     *training.CHECKS,

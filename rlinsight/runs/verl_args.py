@@ -46,7 +46,7 @@ def build(
     """Return all overrides of a run.
 
     Later wins: the mode's own with what else the run asks for (`extra`), then the platform's
-    (`platform`, in `key=value` form), then the user's, then the smoke run's sizes.
+    (`platform`, in `key=value` form), then the user's, then `steps`, then the smoke run's sizes.
     """
     result = Overrides(_common(config))
     result.update(_of_mode(config) | (extra or {}))
@@ -110,9 +110,16 @@ def _rollout_pool(config: RunConfig, section: str) -> dict[str, Any]:
 
 
 def _steps(config: RunConfig, known: Overrides, steps: int) -> dict[str, Any]:
-    if config.mode != "fully_async":
-        return {"trainer.total_training_steps": steps}
-    return {"rollout.total_rollout_steps": steps * samples_per_version(known)}
+    samples = samples_per_version(known) if config.mode == "fully_async" else 1
+    return {length_key(config): steps * samples}
+
+
+def length_key(config: RunConfig) -> str:
+    """Return the setting by which verl ends a run: steps, in fully_async prompts."""
+    is_counted_in_prompts = config.mode == "fully_async"
+    return (
+        "rollout.total_rollout_steps" if is_counted_in_prompts else "trainer.total_training_steps"
+    )
 
 
 def samples_per_version(known: Known) -> int:

@@ -194,7 +194,8 @@ class Trace:
     def analyze(self, window: Window | None = None, lanes: Sequence[str] | None = None) -> Report:
         """Return the analysis; `window` (start_ns, end_ns) overrides the steady-state cut.
 
-        `lanes` restricts the device time to the devices of these lanes.
+        `lanes` restricts the device time to the devices of these lanes. Raises TraceError when
+        the trace, or the window, holds nothing that can be analyzed, or a lane is not in it.
         """
         from rlinsight import analyzers
 

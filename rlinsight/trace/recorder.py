@@ -60,7 +60,10 @@ def _start_from_environment() -> None:
 
 
 def start(path: str | os.PathLike[str], *, lane: str | None = None, **options: Any) -> TraceWriter:
-    """Start recording this process into the folder `path`; options as for `TraceWriter`.
+    """Start recording this process into the folder `path`.
+
+    `options` are the other arguments of `TraceWriter`, such as `topology`, `mode` and `config`;
+    they count only where this call starts the recording.
 
     Nothing recorded later ever blocks: a full buffer drops rows and counts them. Inside a
     managed run the run's own trace is used, and `lane` becomes the process's lane.
@@ -92,7 +95,7 @@ def stop() -> None:
 def recording(
     path: str | os.PathLike[str], *, lane: str | None = None, **options: Any
 ) -> Iterator[TraceWriter]:
-    """Record this process into `path` for the duration of the block.
+    """Record this process into `path` for the duration of the block; options as for `start`.
 
     A recording that was already on, such as a managed run's, goes on after the block.
     """

@@ -74,6 +74,21 @@ def test_the_github_action_on_what_cannot_be_compared(runs, tmp_path):
     assert "::error title=rlinsight check%3A ERROR::" in log
 
 
+@pytest.mark.parametrize(
+    ("given", "installed"), [(".", "/the/action"), ("git+https://host/x y", "git+https://host/x y")]
+)
+def test_the_github_action_installs_its_own_copy_or_what_it_is_given(tmp_path, given, installed):
+    step = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"][0]
+    pip = tmp_path / "python"
+    pip.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    pip.chmod(0o755)
+    environment = {
+        "INSTALL": given, "GITHUB_ACTION_PATH": "/the/action", "PATH": f"{tmp_path}:/usr/bin:/bin",
+    }  # fmt: skip
+    done = shell(step["run"], tmp_path, environment)
+    assert done.stdout.splitlines() == ["-m", "pip", "install", "--quiet", installed], done.stderr
+
+
 def test_an_input_of_the_action_is_never_run_as_a_command(runs, tmp_path):
     inputs = {"trace": "x$(touch hacked)", "baseline": "`touch hacked`", "install": ""}
     assert action(tmp_path, **inputs)[0] == 2

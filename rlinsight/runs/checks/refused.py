@@ -160,6 +160,17 @@ def fully_async_is_set_up(facts: Facts) -> Problem | None:
     return Problem(f"fully_async needs {' and '.join(wrong)}") if wrong else None
 
 
+def emulated_devices_have_no_critic(facts: Facts) -> Problem | None:
+    """Emulated devices register an engine with verl for the policy only."""
+    if facts.config.device != "emulated" or not _has_critic(facts):
+        return None
+    return Problem(
+        "a critic is not emulated, and verl would find no engine for it; set "
+        "algorithm.adv_estimator=grpo, or another estimator that needs none (verl's default, gae, "
+        "does)"
+    )
+
+
 CHECKS: Final = (
     Check("train batch by devices", train_batch_divides_by_devices),
     Check("other micro-batches", other_micro_batches_are_sized),
@@ -168,4 +179,5 @@ CHECKS: Final = (
     Check("rollout parallelism", rollout_parallelism_is_known),
     Check("sequence parallelism", shared_sequences_are_packed),
     Check("fully_async", fully_async_is_set_up),
+    Check("emulated critic", emulated_devices_have_no_critic),
 )

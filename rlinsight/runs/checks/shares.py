@@ -61,6 +61,6 @@ def mode_is_said_once(facts: Facts) -> Problem | None:
 
 CHECKS: Final = (
     Check("nodes", nodes_add_up),
-    Check("devices", devices_are_said_once),
+    Check("resources", devices_are_said_once),
     Check("mode", mode_is_said_once),
 )
