@@ -22,7 +22,8 @@ CLI = Path(sysconfig.get_path("scripts")) / "rlinsight"
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Give real runs their time; tests that look at the same run stay in one process."""
     item.add_marker(pytest.mark.e2e)
-    item.add_marker(pytest.mark.timeout(1500))
+    if item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(1500))
     item.add_marker(pytest.mark.xdist_group(_run_of(item)))
 
 
