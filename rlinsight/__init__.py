@@ -6,6 +6,7 @@ Names are imported on first use, so that `import rlinsight` costs a training pro
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -58,6 +59,12 @@ __all__ = [
     "stop",
     "traced",
 ]
+
+
+# A process that `python -m` starts in a checkout finds this folder before the installed package,
+# and without collectors, analyzers and webapp, which pyproject.toml maps into it.
+if not (Path(__file__).parent / "collectors").exists():
+    __path__.append(str(Path(__file__).parents[1]))
 
 
 def __getattr__(name: str) -> Any:
