@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rlinsight.report.section import Section
-from rlinsight.report.units import number, relative, seconds
+from rlinsight.report.units import number, percent, relative, seconds
 from rlinsight.runs.tune.log import Candidate, Judged, Log, Measured, Record
 
 UNITS = {"per-device": "tokens/s/device", "wall-clock": "samples/s"}
@@ -115,5 +117,13 @@ def evidence(one: Record) -> list[tuple[str, str]]:
     return [*lines, ("trace", one.trace)]
 
 
+#: Of the figures beside the objective; what idles is a share, rewards and kl have no unit.
+_UNITS: Final = {"mean lag": "versions"}
+
+
 def _figures(measured: Measured) -> str:
-    return ", ".join(f"{name} {number(v)}" for name, v in measured.figures.items() if v is not None)
+    return ", ".join(
+        f"{name} {percent(v) if name.endswith(' idle') else number(v, _UNITS.get(name, ''))}"
+        for name, v in measured.figures.items()
+        if v is not None
+    )
