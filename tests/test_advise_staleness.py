@@ -275,6 +275,23 @@ def test_samples_stay_as_old_as_they_have_to_be(mode, lag, waits, reason):
     assert reason in fresher.run_ahead(asked)
 
 
+@pytest.mark.parametrize(("now", "tried"), [(2.5, [1, 2]), (1.5, [1]), (1.0, []), (3.0, [1, 2])])
+def test_whole_numbers_of_batches_ahead_are_tried_below_that_of_the_run(now, tried):
+    work = job("separate_async", **AHEAD, warm_up_batches=now)
+    asked = case(work, "separate_async", staleness=old("separate_async", 3.0))
+    fresher.run_ahead(asked)
+    assert sorted(asked._asked) == [f"[('warm_up_batches', {one})]" for one in tried]
+
+
+def test_what_is_predicted_to_be_as_fresh_as_can_be_gets_no_fresher():
+    """The simulation has no lag to begin with, whatever was measured: nothing is predicted."""
+    asked = case(job(**{**AHEAD, "rollout_devices": 1}, staleness_threshold=0.1),
+                 staleness=old("fully_async", 3.0))  # fmt: skip
+    effect = asked.effect({"staleness_threshold": 0.0})
+    assert effect.before.mean_lag_versions.value == 0
+    assert "nothing less is predicted" in fresher.run_ahead(asked)
+
+
 def test_fresher_samples_are_a_finding_though_no_throughput_is_gained():
     """And the last one: throughput comes first."""
     work = job("separate_async", **AHEAD, warm_up_batches=7.0)

@@ -19,8 +19,8 @@ from rlinsight.analyzers.simulate.fit_decode import decoding, fit_decode, start_
 from rlinsight.analyzers.simulate.fit_training import fit_training, step_table
 from rlinsight.analyzers.simulate.knobs import Knobs
 from rlinsight.analyzers.simulate.lengths import LengthModel
-from rlinsight.analyzers.simulate.overrides import unmodelled
 from rlinsight.analyzers.simulate.pace import token_times, update_seconds
+from rlinsight.analyzers.simulate.read_config import unmodelled
 from rlinsight.analyzers.simulate.speed import times_beside
 from rlinsight.analyzers.tables import read_tables
 from rlinsight.errors import ConfigError, TraceError

@@ -11,7 +11,7 @@ import pytest
 from dotted_keys import nested
 
 from rlinsight.analyzers.simulate import Calibration, Knobs
-from rlinsight.analyzers.simulate.overrides import read_config
+from rlinsight.analyzers.simulate.read_config import read_config
 from rlinsight.analyzers.simulate.reproduce import Recorded
 from rlinsight.analyzers.simulate.validation import check_run, summarize
 from rlinsight.runs.config import RunConfig

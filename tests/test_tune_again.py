@@ -11,7 +11,7 @@ from rlinsight.runs.tune.again import taken_up
 from rlinsight.runs.tune.decide import Skip, Start, Stop, decide
 from rlinsight.runs.tune.findings import refused
 from rlinsight.runs.tune.limits import Limits
-from rlinsight.runs.tune.log import Log, Skipped
+from rlinsight.runs.tune.log import Judged, Log, Skipped
 
 STALE = finding("stale_shard", mend_first=True)
 
@@ -48,6 +48,35 @@ def test_an_experiment_that_showed_a_defect_is_made_again():
     kept = experiment(2, FEWER, "kept", measured=shown)
     again = next_action(log(SMOKE, baseline(FEWER), kept, stopped="stale_shard"), Limits())
     assert (again.candidate, again.beside) == (FEWER, 1)
+
+
+def test_where_all_kept_runs_showed_the_defect_the_last_configuration_is_measured_anew():
+    """The first call went on despite it; the second knows that it is mended."""
+    shown = replace(baseline(STALE).measured, value=120.0)
+    kept = experiment(2, FEWER, "kept", measured=shown)
+    ended = log(SMOKE, baseline(STALE, FEWER), kept, stopped="stale_shard")
+    again = next_action(ended, Limits())
+    assert (again.kind, again.document, again.beside) == ("baseline", kept.document, None)
+    assert taken_up(ended, Limits()).kept is None
+
+
+def test_what_was_tried_beside_a_run_that_is_made_again_decides_nothing_any_more():
+    """A reverted change is tried again, and a loss of quality is none."""
+    lost = Judged(0.1, 0.0, 0.2, 0.1, "better", "", ("the reward fell",))
+    tried = experiment(2, FEWER, "reverted", judged=lost)
+    ended = log(SMOKE, baseline(STALE, FEWER), tried, stopped="stale_shard")
+    again = taken_up(ended, Limits())
+    assert decide(again, Limits()).kind == "baseline"
+    sound = replace(again, records=(*again.records, replace(baseline(FEWER), number=3)))
+    action = decide(sound, Limits())
+    assert (action.candidate, action.beside) == (FEWER, 3)
+
+
+def test_a_defect_that_a_setting_mends_is_not_measured_again():
+    routing = finding("policy_mismatch", "a.router=R3", mend_first=True)
+    ended = log(SMOKE, baseline(routing), stopped="policy_mismatch")
+    assert taken_up(ended, Limits()).records == ended.records
+    assert "a configuration of its own" in next_action(ended, Limits()).reason
 
 
 def test_what_preflight_refused_is_asked_about_again():

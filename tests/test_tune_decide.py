@@ -234,6 +234,12 @@ def test_overrides_take_the_place_of_the_same_key():
     assert found["overrides"] == {"+a.b": True, "c": 2, "d": 0.5, "e": "token"}
 
 
+def test_a_trainer_that_is_left_out_counts_as_the_node_that_it_is():
+    document = {"resources": {"nodes": 3, "rollout": {"nodes": 2}}}
+    resources = changed(document, ["rollout.nnodes=1"])["resources"]
+    assert resources == {"nodes": 2, "rollout": {"nodes": 1}}
+
+
 def test_the_mode_is_a_field_of_its_own():
     found = changed({"mode": "sync"}, ["trainer.v1.trainer_mode=colocate_async"])
     assert found["mode"] == "colocate_async"

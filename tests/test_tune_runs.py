@@ -249,7 +249,8 @@ def lag(value: float | None, direction: str | None) -> MetricVerdict:
     [
         (-0.01, "no", lag(2.1, "better"), "better", "2.1 instead of 5.6 versions old"),
         (0.20, "better", lag(2.1, "better"), "better", "really fresher"),
-        (0.20, "better", lag(5.4, "equal"), "no", "not really fresher"),
+        (0.01, "no", lag(5.4, "within"), "no", "not really fresher"),
+        (0.20, "better", lag(5.4, "within"), "better", "the change is below"),
         (-0.05, "worse", lag(2.1, "better"), "worse", "it costs throughput"),
         (-0.05, "no", lag(2.1, "better"), "worse", "it costs throughput"),
         (0.0, "no", lag(None, None), None, "the lag is not known"),

@@ -101,7 +101,7 @@ class Case:
         gain = self.gain(effect)
         if before is None or after is None or gain is None:
             return False
-        return after <= (1 - FRESHER) * before and gain > -FREE
+        return before > 0 and after <= (1 - FRESHER) * before and gain > -FREE
 
     def serves(self, aim: Aim, effect: Effect) -> bool:
         """Whether an effect is predicted to be what a change is for."""

@@ -6,7 +6,7 @@
 | effective sample size | it collapsed, and had not before |
 | mean reward | it is really lower over the steps that both runs have, or not logged any more |
 | reward, kl, entropy | not a finite number at some steps, and was one at all of the kept run's |
-| validation accuracy | more than `ACCURACY` lower at the last progress that both know |
+| validation accuracy | more than `ACCURACY` lower at the last validation that the other covers |
 | reward volatility | more than `VOLATILITY` times what it was |
 
 Progress is counted in training steps, where these train different numbers of samples in samples.
@@ -93,10 +93,11 @@ def _diverged(before: Entrant, after: Entrant) -> Iterator[str]:
 
 
 def _accuracy(before: Entrant, after: Entrant) -> Iterator[str]:
-    """Compare at the last progress that both know, a validation of the one or of the other.
+    """Compare at the last validation of `after` that is within those of `before`.
 
-    Between two validations of a run its accuracy is taken to change evenly. Worked example: 0.2 and
-    0.4 after 320 and 640 samples, beside 0.2 after 320 of another run: nothing is lost.
+    Between two validations of `before` its accuracy is taken to change evenly; where learning slows
+    down it was better than that, so that a loss may pass and none is made up. Worked example: 0.2
+    and 0.4 after 320 and 640 samples, beside 0.3 after 480 of another run: nothing is lost.
     """
     in_samples = not equal_steps([before.marks, after.marks])
     earlier = {curve.figure: curve for curve in before.curves if _is_accuracy(curve)}
@@ -107,10 +108,11 @@ def _accuracy(before: Entrant, after: Entrant) -> Iterator[str]:
         new = _points(after, curve, in_samples)
         if not old or not new:
             continue
-        at = min(max(old), max(new))
-        if at < max(min(old), min(new)):
+        within = [x for x in new if min(old) <= x <= max(old)]
+        if not within:
             continue
-        was, is_now = (float(np.interp(at, *_sorted(points))) for points in (old, new))
+        at = max(within)
+        was, is_now = float(np.interp(at, *_sorted(old))), new[at]
         if was - is_now > max(ACCURACY, ACCURACY_SHARE * abs(was)):
             place = f"after {at:.0f} trained samples" if in_samples else f"at step {at:g}"
             yield f"{curve.figure} {place} is {is_now:.3g} instead of {was:.3g}"

@@ -16,7 +16,7 @@ from rlinsight.analyzers.simulate.fit_training import fit_training, step_table
 from rlinsight.analyzers.simulate.fit_validations import validation_seconds
 from rlinsight.analyzers.simulate.knobs import Knobs, knobs_of_run
 from rlinsight.analyzers.simulate.lengths import LengthModel
-from rlinsight.analyzers.simulate.overrides import unmodelled
+from rlinsight.analyzers.simulate.read_config import unmodelled
 from rlinsight.analyzers.simulate.validations import with_validations
 from rlinsight.analyzers.tables import Tables, read_tables
 from rlinsight.errors import TraceError

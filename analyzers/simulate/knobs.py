@@ -166,7 +166,7 @@ def knobs_of_run(
         raise ConfigError(
             f"expected a run in one of the modes {', '.join(MODES)} to simulate, found `{mode}`"
         )
-    from rlinsight.analyzers.simulate.overrides import read_config, whole_replicas
+    from rlinsight.analyzers.simulate.read_config import read_config, whole_replicas
 
     whole_replicas(config)
     values = read_config(mode, config)

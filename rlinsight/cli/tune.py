@@ -70,9 +70,9 @@ def tune(
 
     A smoke run, a baseline, then one finding of the advisor at a time, the cheapest kind first. A
     change stays only if its gain is real and no quality was lost. Ends at a plateau, the quality
-    guard or the budget. Everything is in `tuning.md` and `tuning.json`; the same command again goes
-    on where it was cut off, and makes again what failed at the start. docs/tune.md explains the
-    decisions.
+    guard, the budget, or what is to be mended first. Everything is in `tuning.md` and
+    `tuning.json`; the same command again goes on where it was cut off, and makes again what failed
+    at the start. docs/tune.md explains the decisions.
     """
     from rlinsight.runs.tune.begin import begun, effects, require_known, require_rules
     from rlinsight.runs.tune.limits import Limits

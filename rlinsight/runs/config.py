@@ -188,7 +188,7 @@ class RunConfig(RecordingConfig):
     )
     overrides: dict[str, OverrideValue] = Field(
         default={},
-        description="Hydra overrides for verl; they win over what mode, device and resources set.",
+        description="Hydra overrides for verl; they win over what `device` sets.",
     )
     entry: str | None = Field(
         default=None, description="Python module to start. Default: verl's for the mode."

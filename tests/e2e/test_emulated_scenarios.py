@@ -79,7 +79,7 @@ def test_rollouters_that_run_ahead_are_caught_up_with_in_steps(tmp_path):
         for name, changes in series.items()
     ]
     ahead = [report.run_ahead.mean_mini_batches for report in reports]
-    assert ahead[0] > 5
+    assert ahead[0] > 4.5
     assert sorted(ahead, reverse=True) == ahead
     assert ahead[-1] < 1.5
     rates = [report.throughput.tokens_per_s_per_device.value for report in reports]

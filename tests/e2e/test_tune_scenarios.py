@@ -74,10 +74,12 @@ def test_rollouters_that_run_ahead_are_caught_up_with(tmp_path):
     found = changes(log)
     assert list(found) == ["fewer_rollouters", "token_budget", "run_ahead"]
     assert gain(log) > 1.8
-    ahead = [one["measured"]["figures"]["mini-batches ahead"] for one in kept(log)]
-    assert ahead[0] > 5
-    assert sorted(ahead, reverse=True) == ahead
+    figures = [one["measured"]["figures"] for one in kept(log)]
+    ahead = [one["mini-batches ahead"] for one in figures]
+    assert ahead[0] > 4.5
+    assert ahead[0] > ahead[1] > ahead[2]
     assert ahead[-1] < 2
+    assert figures[-1]["mean lag"] < 0.75 * figures[-2]["mean lag"]
 
 
 def test_a_killed_tuning_waits_for_its_run_and_goes_on(tmp_path):

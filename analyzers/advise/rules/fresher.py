@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from rlinsight.analyzers.advise.case import NOT_CALIBRATED, Case
@@ -53,9 +54,11 @@ def _less(case: Case) -> list[dict[str, object]]:
     assert case.knobs is not None
     if case.mode() == "fully_async":
         now = case.knobs.staleness_threshold
-        return [{"staleness_threshold": round(part * now, 2)} for part in _PARTS if now > 0]
+        parts = dict.fromkeys(round(part * now, 2) for part in _PARTS)
+        return [{"staleness_threshold": less} for less in parts if less < now]
     # Without any batch ahead a trainer takes turns with its rollouts.
-    return [{"warm_up_batches": batches} for batches in range(1, int(case.knobs.warm_up_batches))]
+    now = math.ceil(case.knobs.warm_up_batches)
+    return [{"warm_up_batches": batches} for batches in range(1, now)]
 
 
 def _named(effect: Effect) -> str:

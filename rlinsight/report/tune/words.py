@@ -118,12 +118,12 @@ def evidence(one: Record) -> list[tuple[str, str]]:
 
 
 #: Of the figures beside the objective; what idles is a share, rewards and kl have no unit.
-_UNITS: Final = {"mean lag": "versions"}
+_FIGURE_UNITS: Final = {"mean lag": "versions"}
 
 
 def _figures(measured: Measured) -> str:
     return ", ".join(
-        f"{name} {percent(v) if name.endswith(' idle') else number(v, _UNITS.get(name, ''))}"
+        f"{name} {percent(v) if name.endswith(' idle') else number(v, _FIGURE_UNITS.get(name, ''))}"
         for name, v in measured.figures.items()
         if v is not None
     )

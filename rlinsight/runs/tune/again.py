@@ -3,7 +3,8 @@
 A call that ended by itself said what was wrong. Calling again says that it was mended:
 
 * a smoke run or baseline that failed is made again, and so is the kept run where it showed what is
-  to be mended first;
+  to be mended first. Where the runs that it was measured beside showed that, too, it is the new
+  baseline: what was tried beside them decides nothing any more;
 * a change that preflight refused is asked about again: disks get empty, ports free.
 
 Limits that let more be tried than those before begin the count of fruitless experiments anew.
@@ -11,6 +12,7 @@ Limits that let more be tried than those before begin the count of fruitless exp
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from rlinsight.runs.tune.findings import is_refusal, to_mend
@@ -34,11 +36,22 @@ def taken_up(log: Log, limits: Limits) -> Log:
 
 
 def _repeated(log: Log, limits: Limits) -> tuple[Record, ...]:
-    kept = log.kept
-    is_defective = kept is not None and to_mend(kept, limits) is not None
+    again = {one.number for one in log.records if one.decision == "failed"}
+    again |= set(_defective(log, limits))
     return tuple(
-        replace(one, decision="repeated")
-        if one.decision == "failed" or (is_defective and one is kept)
-        else one
-        for one in log.records
+        replace(one, decision="repeated") if one.number in again else one for one in log.records
     )
+
+
+def _defective(log: Log, limits: Limits) -> Iterator[int]:
+    """Yield the kept runs, the last first, up to one without a defect that was to be mended.
+
+    A defect that a setting mends is not mended by making the same run again.
+    """
+    for one in reversed(log.records):
+        if one.decision != "kept":
+            continue
+        defect = to_mend(one, limits)
+        if defect is None or defect.overrides:
+            return
+        yield one.number

@@ -75,14 +75,15 @@ def require_known(document: Mapping[str, Any], held: Sequence[str]) -> None:
 
 
 def require_rules(names: Sequence[str]) -> None:
-    """Refuse the name of a rule that there is not. Raises ConfigError with the nearest one."""
+    """Refuse what is no rule whose finding ends a tuning. Raises ConfigError with the nearest."""
     from rlinsight.analyzers.advise import RULES
 
-    known = [rule.name for rule in RULES]
+    known = [rule.name for rule in RULES if rule.mend_first]
     for name in names:
         if name not in known:
             raise ConfigError(
-                f"expected a rule of the advisor after `--despite`, found `{name}`"
+                f"expected a rule that ends a tuning ({', '.join(known)}) after `--despite`, found "
+                f"`{name}`"
                 f"{did_you_mean(name, known)}"
             )
 

@@ -76,8 +76,10 @@ def place(key: str) -> str:
 
 
 #: What a run's configuration has beside `overrides` and the loop may change.
-PLACES: Final = ("mode", "resources", *(f"resources.{pool}" for pool in ("trainer", "rollout")),
-                 *dict.fromkeys(map(place, _POOLS)))  # fmt: skip
+PLACES: Final = (
+    "mode", "resources", "resources.nodes", "resources.trainer", "resources.rollout",
+    *dict.fromkeys(map(place, _POOLS)),
+)  # fmt: skip
 
 
 def _names(key: str) -> tuple[str, str]:
@@ -106,5 +108,6 @@ def _set_pool(document: Document, pool: str, name: str, value: Any) -> None:
     resources: dict[str, Any] = document.setdefault("resources", {})
     resources.setdefault(pool, {})[name] = value
     if resources.get("nodes") is not None:
-        pools = [resources.get(one) for one in ("trainer", "rollout")]
+        # A trainer that is left out is one node, rollouts that are left out are none.
+        pools = [resources.get("trainer") or {}, resources.get("rollout")]
         resources["nodes"] = sum(one.get("nodes", 1) for one in pools if one is not None)

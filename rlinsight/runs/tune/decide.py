@@ -65,7 +65,7 @@ def decide(log: Log, limits: Limits) -> Action:
         return _if_affordable(Start("smoke", log.document), log, limits)
     kept = log.kept
     if kept is None:
-        return _if_affordable(Start("baseline", log.document), log, limits)
+        return _if_affordable(Start("baseline", log.to_measure), log, limits)
     defect = to_mend(kept, limits)
     if defect is not None:
         return _mend(kept, defect)
@@ -84,7 +84,8 @@ def _ended_early(log: Log, limits: Limits) -> Stop | None:
                     "makes it again",
                     failed=True,
                 )
-    lost = (one for one in log.of_kind("experiment") if one.judged and one.judged.losses)
+    experiments = filter(log.stands, log.of_kind("experiment"))
+    lost = (one for one in experiments if one.judged and one.judged.losses)
     return next((_guard(one) for one in lost if not _is_held(one, limits)), None)
 
 
@@ -145,7 +146,8 @@ def _fruitless(log: Log) -> int:
     for one in reversed(log.records[log.patience_from :]):
         if one.decision == "kept":
             break
-        count += one.kind == "experiment" and one.decision == "reverted"
+        reverted = one.kind == "experiment" and one.decision == "reverted"
+        count += reverted and log.stands(one)
     return count
 
 

@@ -49,11 +49,8 @@ def possible(
         document = changed(kept.document, candidate.overrides)
     except ConfigError as error:
         return None, str(error)
-    same = next((one for one in log.records if _is_same(one, document)), None)
+    runs = (one for one in log.records if one.kind != "smoke" and log.stands(one))
+    same = next((one for one in runs if one.document == document), None)
     if same is not None:
         return None, f"run {same.number} was of this configuration already"
     return document, None
-
-
-def _is_same(one: Record, document: Mapping[str, Any]) -> bool:
-    return one.kind != "smoke" and one.counts and one.document == document

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import rlinsight
 from rlinsight.errors import RlinsightError
-from rlinsight.runs.tune.log import Aim, Judged, Objective
+from rlinsight.runs.tune.log import Judged, Objective
 
 if TYPE_CHECKING:
+    from rlinsight.analyzers.advise.finding import Aim
     from rlinsight.analyzers.compare.result import Comparison
     from rlinsight.analyzers.gate.result import MetricVerdict
 
@@ -80,6 +81,7 @@ def verdict(cell: MetricVerdict | None, alpha: float) -> Judged:
 def fresher(rate: Judged, lag: MetricVerdict | None) -> Judged:
     """Return whether samples really got fresher, and no throughput was lost for it.
 
+    More throughput that was not aimed at is a real gain as well.
     A loss of throughput that may be noise is one from `LEAST` on: fresher samples are not bought.
     """
     if rate.real is None:
@@ -89,7 +91,11 @@ def fresher(rate: Judged, lag: MetricVerdict | None) -> Judged:
     if lag is None or lag.value is None or lag.reference is None:
         return replace(rate, real=None, reason="the lag is not known")
     if lag.direction != "better":
-        return replace(rate, real="no", reason="samples are not really fresher")
+        return (
+            rate
+            if rate.real == "better"
+            else replace(rate, real="no", reason="samples are not really fresher")
+        )
     return replace(
         rate,
         real="better",

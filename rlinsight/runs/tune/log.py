@@ -6,17 +6,18 @@ The log is the state: the loop knows nothing that is not in it.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rlinsight.runs.tune.limits import Limits
+
+if TYPE_CHECKING:
+    from rlinsight.analyzers.advise.finding import Aim
 
 TUNE_SCHEMA_VERSION: Final = 1
 
 Kind = Literal["smoke", "baseline", "experiment"]
 Decision = Literal["passed", "kept", "reverted", "failed", "interrupted", "repeated"]
 Objective = Literal["per-device", "wall-clock"]
-#: What a change is for, as the advisor says: the objective, or fresher samples at no cost in it.
-Aim = Literal["throughput", "freshness"]
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,18 @@ class Log:
     def kept(self) -> Record | None:
         """The best run so far: the baseline, or the experiment that was kept last."""
         return next((one for one in reversed(self.records) if one.decision == "kept"), None)
+
+    @property
+    def to_measure(self) -> dict[str, Any]:
+        """What a baseline runs: the last kept configuration that is to be measured again."""
+        again = (one for one in reversed(self.records) if one.decision == "repeated")
+        return next((one.document for one in again if one.kind != "smoke"), self.document)
+
+    def stands(self, one: Record) -> bool:
+        """Whether what a run showed still decides: not beside a run that is made again."""
+        beside = self.record(one.beside)
+        is_beside = one.beside is None or (beside is not None and beside.counts)
+        return one.counts and (is_beside or one.decision == "kept")
 
     @property
     def open(self) -> Record | None:

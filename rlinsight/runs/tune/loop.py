@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import yaml
 
@@ -20,7 +20,6 @@ from rlinsight.runs.tune.decide import Action, Skip, Start, Stop, decide
 from rlinsight.runs.tune.findings import refused
 from rlinsight.runs.tune.limits import Limits
 from rlinsight.runs.tune.log import (
-    Aim,
     Decision,
     Judged,
     Log,
@@ -29,6 +28,9 @@ from rlinsight.runs.tune.log import (
     Record,
     Skipped,
 )
+
+if TYPE_CHECKING:
+    from rlinsight.analyzers.advise.finding import Aim
 
 LOG_FILE: Final = "tuning.json"
 STORY_FILE: Final = "tuning.md"
