@@ -138,15 +138,14 @@ class TraceWriter:
     def request(self, **columns: Any) -> None:
         """Record one generation attempt; the columns are those of table `requests`.
 
-        A column that the table does not have drops the row, which is counted and said in the trace.
+        A column that the table does not have drops the row, which is counted and said.
         """
         self._append("requests", columns)
 
     def sample(self, **columns: Any) -> None:
         """Record one trajectory; the columns are those of table `samples`.
 
-        What several processes know of one `sample_uid` may come in several rows; the
-        reader merges them. A column that the table does not have drops the row, as in `request`.
+        The reader merges the rows of one `sample_uid`. An unknown column drops the row, as above.
         """
         self._append("samples", columns)
 

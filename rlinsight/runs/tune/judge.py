@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -66,8 +65,10 @@ def verdict(cell: MetricVerdict | None, alpha: float) -> Judged:
         reason = "the objective is not known" if cell is None else cell.reason
         return Judged(None, None, None, None, None, reason)
     scale = cell.reference
-    change, detectable = cell.change / scale, (cell.detectable or math.nan) / scale
-    low, high = ((cell.low or 0.0) / scale, (cell.high or 0.0) / scale)
+    change = cell.change / scale
+    low, high, detectable = (
+        None if value is None else value / scale for value in (cell.low, cell.high, cell.detectable)
+    )
     is_real = abs(change) > LEAST and cell.p_value < alpha
     if is_real:
         real, reason = ("better", "a real gain") if change > 0 else ("worse", "a real loss")
@@ -84,9 +85,9 @@ def fresher(rate: Judged, lag: MetricVerdict | None) -> Judged:
     More throughput that was not aimed at is a real gain as well.
     A loss of throughput that may be noise is one from `LEAST` on: fresher samples are not bought.
     """
-    if rate.real is None:
+    if rate.real is None or rate.change is None:
         return rate
-    if rate.real == "worse" or (rate.change or 0.0) <= -LEAST:
+    if rate.real == "worse" or rate.change <= -LEAST:
         return replace(rate, real="worse", reason="it costs throughput")
     if lag is None or lag.value is None or lag.reference is None:
         return replace(rate, real=None, reason="the lag is not known")
