@@ -87,13 +87,22 @@ def test_what_is_held_is_left_out_by_its_key_or_its_section(held):
 
 
 @pytest.mark.parametrize(
-    "held", ["resources", "resources.rollout", "resources.rollout.nodes", "rollout.nnodes"]
+    "held",
+    [
+        "resources",
+        "resources.nodes",
+        "resources.rollout",
+        "resources.rollout.nodes",
+        "rollout.nnodes",
+    ],
 )
 def test_devices_are_held_by_either_name(held):
     assert "--hold" in decide(log(SMOKE, baseline(FEWER)), Limits(hold=(held,))).skipped.reason
 
 
-@pytest.mark.parametrize("held", ["resources.trainer", "rollout.nnode", "async", "mode"])
+@pytest.mark.parametrize(
+    "held", ["resources.trainer", "resources.trainer.nodes", "rollout.nnode", "async", "mode"]
+)
 def test_what_is_held_beside_it_is_no_reason(held):
     assert decide(log(SMOKE, baseline(FEWER)), Limits(hold=(held,))).candidate == FEWER
 

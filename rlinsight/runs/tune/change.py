@@ -23,6 +23,8 @@ _POOLS: Final[Mapping[str, tuple[str, str]]] = {
     "actor_rollout_ref.rollout.n_gpus_per_node": ("rollout", "devices_per_node"),
 }
 _MODE: Final = "trainer.v1.trainer_mode"
+#: The sum of the nodes of both pools, which follows them.
+_SUM: Final = "resources.nodes"
 _RESUME: Final = "trainer.resume_mode"
 
 
@@ -63,6 +65,8 @@ def held_by(overrides: Iterable[str], held: Sequence[str]) -> str | None:
     `resources.rollout.nodes` of the configuration.
     """
     names = [name for text in overrides for name in _names(text.partition("=")[0])]
+    if any(name.startswith("resources.") and name.endswith(".nodes") for name in names):
+        names.append(_SUM)
     return next((key for key in held if any(_is_below(n, h) for n in names for h in _names(key))),
                 None)  # fmt: skip
 
@@ -77,7 +81,7 @@ def place(key: str) -> str:
 
 #: What a run's configuration has beside `overrides` and the loop may change.
 PLACES: Final = (
-    "mode", "resources", "resources.nodes", "resources.trainer", "resources.rollout",
+    "mode", "resources", _SUM, "resources.trainer", "resources.rollout",
     *dict.fromkeys(map(place, _POOLS)),
 )  # fmt: skip
 
