@@ -59,6 +59,11 @@ class Case:
         """Return the run's mode."""
         return self.report.run.mode
 
+    @property
+    def emulated(self) -> bool:
+        """Whether devices are emulated: they have no memory, and a sync takes what is stated."""
+        return self.report.run.device_kinds == ("emulated",)
+
     def effect(self, changes: Mapping[str, object]) -> Effect | None:
         """Return the predicted effect of `changes`; None where they cannot be simulated."""
         key = repr(sorted(changes.items()))

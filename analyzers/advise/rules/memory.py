@@ -13,8 +13,7 @@ from rlinsight.analyzers.parallel import sequence_parallel_size
 #: A budget that could grow by less is not worth an experiment.
 GROWTH: Final = 1.25
 _ROUND: Final = 512
-#: The kind of devices that have no memory, and the multiples of a budget tried on them.
-EMULATED: Final = "emulated"
+#: Multiples of a budget that are tried on emulated devices, which have no memory.
 MULTIPLES: Final = (2, 3, 4)
 #: Gains that differ by less are the same.
 SAME: Final = 0.02
@@ -34,7 +33,7 @@ def token_budget(case: Case) -> Proposal | str:
         return "micro-batches have a fixed number of sequences: there is no token budget"
     factor = _factor(case)
     if factor is None:
-        if case.report.run.device_kinds == (EMULATED,):
+        if case.emulated:
             return _without_memory(case, budget)
         return "the memory of the devices was not sampled"
     lowest, highest = _longest(case), int(budget * factor)

@@ -16,8 +16,6 @@ TRANSFER: Final = 0.50
 LARGEST_MB: Final = 8192
 #: The collective backend of each kind of device, as verl names it: HCCL is "nccl" there, too.
 BACKENDS: Final = {"cuda": "nccl", "npu": "nccl"}
-#: Emulated devices move no weights: a sync takes what the cost model says.
-EMULATED: Final = "emulated"
 EVERY_VERSION_VALIDATED: Final = (
     "each version is validated, so that fewer syncs would mean fewer validations, too"
 )
@@ -74,7 +72,7 @@ def sync_transfer(case: Case) -> Proposal | str:
     share = case.state("trainer", "weight_sync") + case.bubble("trainer", "weight_sync_wait")
     if report is None or share < SHARE:
         return f"syncs take {share:.1%} of the trainer's time"
-    if case.report.run.device_kinds == (EMULATED,):
+    if case.emulated:
         return f"syncs take {share:.1%}, as the cost model of the emulated devices says"
     kind = report.by_backend[report.main]
     moved = kind.mean_s.get("transfer", 0.0) * kind.syncs
