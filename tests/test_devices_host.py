@@ -14,6 +14,9 @@ from device_stubs import Recording, wait_for
 from rlinsight.collectors.devices.host import open_host
 from rlinsight.collectors.devices.processes import RunProcesses
 
+#: The whole machine is searched for it, and tests run beside each other.
+MINE = f"mine-{os.getpid()}"
+
 
 def marked(run_id, program):
     environment = {**os.environ, "RLINSIGHT_RUN_ID": run_id}
@@ -22,7 +25,7 @@ def marked(run_id, program):
 
 @pytest.fixture
 def worker():
-    process = marked("mine", "import time; time.sleep(60)")
+    process = marked(MINE, "import time; time.sleep(60)")
     yield process
     process.kill()
     process.wait()
@@ -55,7 +58,7 @@ def test_rates_come_with_the_second_sample(tmp_path):
 
 
 def test_processes_of_the_run_only(tmp_path, worker):
-    processes = RunProcesses("mine", "n0")
+    processes = RunProcesses(MINE, "n0")
     wait_for(lambda: worker.pid in processes.refresh())
     recording = Recording(tmp_path)
     open_host("n0", tmp_path, processes).sample(recording.board("host"))
@@ -67,13 +70,13 @@ def test_processes_of_the_run_only(tmp_path, worker):
 
 def test_nothing_is_kept_of_a_process_that_ended(tmp_path):
     """A reward that runs code starts a process for every answer."""
-    processes = RunProcesses("mine", "n0")
+    processes = RunProcesses(MINE, "n0")
     source = open_host("n0", tmp_path, processes)
     board = Recording(tmp_path).board("host")
     source.sample(board)
     before = set(source._rates)
     for _ in range(3):
-        answer = marked("mine", "import time; time.sleep(60)")
+        answer = marked(MINE, "import time; time.sleep(60)")
         wait_for(lambda answer=answer: answer.pid in processes.refresh())
         source._each_process(board, 1)
         assert f"n0/pid-{answer.pid}" in source._rates
@@ -89,12 +92,12 @@ def test_a_child_that_lost_the_mark_is_of_the_run_too():
         "import subprocess, sys\n"
         "subprocess.run([sys.executable, '-c', 'input()'], env={}, stdin=sys.stdin)"
     )
-    environment = {**os.environ, "RLINSIGHT_RUN_ID": "mine"}
+    environment = {**os.environ, "RLINSIGHT_RUN_ID": MINE}
     parent = subprocess.Popen(
         [sys.executable, "-c", program], env=environment, stdin=subprocess.PIPE
     )
     try:
-        processes = RunProcesses("mine", "n0")
+        processes = RunProcesses(MINE, "n0")
         found = wait_for(lambda: len(pids := processes.refresh()) == 2 and pids)
         assert parent.pid in found
         (child,) = found - {parent.pid}

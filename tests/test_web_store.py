@@ -149,6 +149,13 @@ def test_rows_come_within_the_time_given(tmp_path):
     assert None not in rows
 
 
+def test_a_run_that_has_just_begun_is_live_and_not_broken(tmp_path):
+    with rlinsight.TraceWriter(tmp_path / "a") as writer:
+        writer.flush()
+        (row,) = Store(tmp_path).summaries()
+        assert (row.state, row.problem) == ("Live", "nothing has been recorded of this run yet")
+
+
 def test_a_run_that_vanishes_is_no_longer_listed(tmp_path):
     clock = Clock()
     path = trace(tmp_path / "a")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import dash
 import flask
@@ -11,6 +11,9 @@ from dash import Input, Output, State
 from rlinsight.webapp import later, pages, urls
 from rlinsight.webapp.shell import page_name, stamp, view
 from rlinsight.webapp.store import Store
+
+#: How long a question whether anything has changed may read traces.
+_LOOK_S: Final = 2.0
 
 
 def add_callbacks(app: dash.Dash, store: Store) -> None:
@@ -56,7 +59,9 @@ def _follow_runs(app: dash.Dash, store: Store) -> None:
 
     def answer() -> flask.Response:
         path, search = (flask.request.args.get(key, "") for key in ("path", "search"))
-        now = f"{path}{search} {stamp(store, path, urls.parsed(search))}"
+        # What is shown never changes by itself: whoever asks whether it is still so reads anew.
+        mark = stamp(store, path, urls.parsed(search), budget_s=_LOOK_S)
+        now = f"{path}{search} {mark}"
         return flask.Response(now, content_type="text/plain; charset=utf-8")
 
     app.server.add_url_rule("/stamp", "stamp", answer)

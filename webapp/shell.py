@@ -99,11 +99,15 @@ def _header(shown: View) -> Any:
     )
 
 
-def stamp(store: Store, path: str, query: pages.Query) -> str:
-    """Return what changes whenever the view would look different."""
+def stamp(store: Store, path: str, query: pages.Query, *, budget_s: float = 0) -> str:
+    """Return what changes whenever the view would look different.
+
+    Of a list of runs that is the rows read so far; `budget_s` seconds may go into reading those
+    that have changed.
+    """
     page = pages.find(page_name(path))
     if page is None or not page.of_run:
-        rows = store.summaries(budget_s=0)
+        rows = store.summaries(budget_s)
         listed = repr((sorted(store.found()), rows))
         return hashlib.sha256(listed.encode("utf-8", "replace")).hexdigest()[:16]
     try:

@@ -91,6 +91,8 @@ class Run:
             return _given(self._report)
 
     def _analysed(self) -> Report:
+        if self.live and self.trace.time_range is None:
+            raise TraceError("nothing has been recorded of this run yet")
         return self.trace.analyze()
 
     def once(self, name: str, make: Callable[[], T]) -> T:

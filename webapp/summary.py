@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Summary:
-    """A row; None is unknown. `problem` says why there is nothing else of a broken trace."""
+    """A row; None is unknown. `problem` says why there is nothing else of a trace."""
 
     id: str
     run: str
@@ -38,12 +38,12 @@ class Summary:
 
 
 def summary(run: Run) -> Summary:
-    """Return the row of a run; of a broken one, its reason."""
+    """Return the row of a run; of one with nothing to analyse, or not yet, the reason."""
     try:
         report = run.report
         model = model_of(run.trace.manifest.config)
     except RlinsightError as error:
-        return Summary(run.id, run.name, LABELS["broken"], problem=str(error))
+        return Summary(run.id, run.name, LABELS[run.state], problem=str(error))
     verdict = report.verdict
     idle = {name: pool.idle_ratio for name, pool in report.pools.items()}
     return Summary(

@@ -6,8 +6,12 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
+from timelines import TOPOLOGY, Timeline
+
+import rlinsight
 
 #: Writes a step every half second until its standard input is closed, then ends the run.
 RECORDER = """
@@ -38,8 +42,6 @@ with rlinsight.TraceWriter(sys.argv[1], topology=TOPOLOGY, mode="fully_async") a
 @pytest.fixture
 def recorder(tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(RECORDER), str(tmp_path / "runs/now")]
-    from pathlib import Path
-
     tests = Path(__file__).parent.parent
     process = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=tests)
     yield process
@@ -98,10 +100,26 @@ def test_a_run_appears_in_the_list_while_it_is_open(visitor, serve, tmp_path):
     page = visitor.page
     page.goto(serve(tmp_path / "runs"))
     page.wait_for_selector("text=No traces here yet")
-    from timelines import Timeline
-
     t = Timeline(tmp_path / "runs/new")
     t.step(1, 0, 1)
     t.open()
     page.get_by_role("link", name="new", exact=True).wait_for()
+    visitor.settle()
+
+
+def test_a_run_that_records_nothing_at_first_is_looked_at_again(visitor, serve, tmp_path):
+    """Loading a model takes minutes; the list of runs has long been read by then."""
+    with rlinsight.TraceWriter(tmp_path / "runs/now", topology=TOPOLOGY) as writer:
+        writer.flush()
+        page = visitor.page
+        page.goto(serve(tmp_path / "runs"))
+        page.get_by_text("nothing has been recorded").wait_for()
+        assert page.get_by_text("Live", exact=True).is_visible()
+        page.wait_for_timeout(6000)  # several looks that find it unchanged
+        now = writer.now_ns()
+        writer.span("step", lane="trainer", start_ns=now, end_ns=now + 10**9, step=1)
+        writer.flush()
+        page.get_by_text("nothing has been recorded").wait_for(state="detached")
+        assert page.get_by_text("Live", exact=True).is_visible()
+    page.get_by_text("Finished", exact=True).wait_for()
     visitor.settle()
