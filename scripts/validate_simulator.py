@@ -2,8 +2,8 @@
 
     python scripts/validate_simulator.py
 
-Three tables: the sample traces, each by itself; other settings on emulated devices, from what
-`make record-validation` measured; and real runs on a CPU, from the sample traces.
+Four tables: the sample traces, each by itself, and from its metrics alone; and what
+`make record-validation` measured of other settings, on emulated devices and on a CPU.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ import yaml
 
 import rlinsight
 from rlinsight.analyzers.simulate import Calibration, Knobs
+from rlinsight.analyzers.simulate.coarse import calibrate_metrics
 from rlinsight.analyzers.simulate.knobs import knobs_of_run
 from rlinsight.analyzers.simulate.reproduce import (
     Recorded,
-    recorded,
     reproduce,
     same_window,
-    whole_versions,
 )
 from rlinsight.analyzers.simulate.validation import Row, Validation, check_run, summarize
 from rlinsight.errors import TraceError
@@ -38,14 +37,11 @@ DOCS = ROOT / "docs" / "simulator.md"
 SEEDS = range(20)
 #: A run of fewer versions says little.
 FEWEST = 3
+#: The profile whose runs are no emulation.
+CPU = "cpu"
 MEASURED = ROOT / "benchmarks" / "validation" / "measured"
 #: Modes in the order of the table.
 CALIBRATED = ("fully_async", "separate_async", "colocate_async", "sync")
-#: Real runs with another setting than that of the sample trace `fully_async`.
-CPU_RUNS = (
-    "provoked/rollout_bound", "provoked/quota_pause", "provoked/trainer_bound",
-    "provoked/validation_gap", "provoked/long_tail", "provoked/slow_replica",
-)  # fmt: skip
 COLUMNS = (
     "tokens/s per device", "predicted", "error", "waits", "predicted", "error", "in the interval",
 )  # fmt: skip
@@ -55,15 +51,38 @@ def of_samples() -> str:
     """Return the table of the sample traces, each simulated with its own setting."""
     rows: list[tuple[str, ...]] = []
     short: list[str] = []
-    for manifest in sorted((ROOT / "sample_traces").glob("*/manifest.json")):
-        found = _of_sample(manifest.parent)
+    for folder in _samples():
+        found = _of_sample(folder)
         rows += found
-        short += [] if found else [f"`{manifest.parent.name}`"]
+        short += [] if found else [f"`{folder.name}`"]
     columns = ("run", "figure", "recorded", "simulated", "error")
     lines = table(Section("", columns, tuple(rows)))
     if short:
         lines += ["", f"Too short to calibrate from, or without samples: {', '.join(short)}."]
     return "\n".join(lines)
+
+
+def of_metrics_alone() -> str:
+    """Return the throughput of the sample traces as their metrics alone let it be predicted."""
+    rows = []
+    for folder in _samples():
+        trace = rlinsight.open(folder)
+        report, metrics = trace.analyze(), trace.metrics.collect()
+        window = same_window(report)
+        if window is None or window[1] < FEWEST or metrics.is_empty():
+            continue
+        knobs = knobs_of_run(trace.mode, trace.manifest.config, trace.topology)
+        try:
+            coarse = calibrate_metrics(metrics, knobs, trace.manifest.run_id)
+        except TraceError:
+            continue
+        _, (throughput, *_) = reproduce(coarse, report, seeds=SEEDS)
+        rows.append((folder.name, *comparison(throughput)[1:]))
+    return "\n".join(table(Section("", ("run", "recorded", "simulated", "error"), tuple(rows))))
+
+
+def _samples() -> list[Path]:
+    return [file.parent for file in sorted((ROOT / "sample_traces").glob("*/manifest.json"))]
 
 
 def _of_sample(folder: Path) -> list[tuple[str, ...]]:
@@ -81,9 +100,14 @@ def _of_sample(folder: Path) -> list[tuple[str, ...]]:
     return [(folder.name, *comparison(row)) for row in compared if row.recorded is not None]
 
 
+def measured_runs() -> list[dict[str, Any]]:
+    """Return what was measured of each run."""
+    return [json.loads(file.read_text(encoding="utf-8")) for file in MEASURED.glob("*.json")]
+
+
 def of_settings() -> str:
     """Return the table of other settings on emulated devices, a calibration per mode."""
-    measured = [json.loads(file.read_text(encoding="utf-8")) for file in MEASURED.glob("*.json")]
+    measured = [run for run in measured_runs() if run["profile"] != CPU]
     order = {mode: place for place, mode in enumerate(CALIBRATED)}
     rows, lines = [], []
     for mode in sorted({run["knobs"]["mode"] for run in measured}, key=lambda mode: order[mode]):
@@ -136,28 +160,12 @@ def _measured(calibration: Calibration, run: dict[str, Any]) -> Row:
 
 def of_cpu_runs() -> str:
     """Return the table of real runs on a CPU, all from the calibration of one."""
-    calibration, *_ = _opened("fully_async")
-    rows, own = [], []
-    for name in CPU_RUNS:
-        itself, measured, knobs, window = _opened(name)
-        rows.append(check_run(name, calibration, measured, knobs, window, SEEDS))
-        own.append(check_run(name, itself, measured, knobs, window, SEEDS))
-    found = summarize(rows)
-    cells = tuple(
-        (*_cells(row), _signed(by_itself.throughput_error))
-        for row, by_itself in zip(rows, own, strict=True)
-    )
-    columns = ("run", "differs in", *COLUMNS, "error with its own speeds")
+    runs = [run for run in measured_runs() if run["profile"] == CPU]
+    calibration = _calibration(runs)
+    found = summarize([_measured(calibration, run) for run in _others(runs)])
+    cells = tuple(_cells(row) for row in found.rows)
+    columns = ("run", "differs in", *COLUMNS)
     return "\n".join([*table(Section("", columns, cells)), "", _summary(found)])
-
-
-def _opened(name: str) -> tuple[Calibration, Recorded, Knobs, tuple[int, int]]:
-    """Return a sample trace's calibration, figures, setting, and (warm-up, versions)."""
-    trace = rlinsight.open(ROOT / "sample_traces" / name)
-    window, warm_up, versions = whole_versions(trace.analyze())
-    report = trace.analyze(window=window)
-    knobs = knobs_of_run(trace.mode, trace.manifest.config, trace.topology)
-    return Calibration.from_report(trace, report), recorded(report), knobs, (warm_up, versions)
 
 
 def _summary(found: Validation) -> str:
@@ -204,5 +212,6 @@ def write(name: str, text: str) -> None:
 
 if __name__ == "__main__":
     write("sample traces", of_samples())
+    write("metrics alone", of_metrics_alone())
     write("other settings", of_settings())
     write("real runs", of_cpu_runs())

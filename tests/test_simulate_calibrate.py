@@ -89,6 +89,14 @@ def test_a_start_is_counted_from_the_end_that_freed_its_slot():
     assert transport.value == pytest.approx(0.0)
 
 
+def test_a_slot_is_free_before_the_end_in_it_is_noticed():
+    # One slot, 0.2 s from a last token to the next first one; ends are noticed 3 s late.
+    rows = [(0.0, 1.2 * i + 0.2, 1.2 * i + 1.2 + 3.0, 10) for i in range(12)]
+    held, _ = start_times(requests(*rows), capacity=1, noticed_s=3.0)
+    assert held.value == pytest.approx(0.2)
+    assert start_times(requests(*rows), capacity=1)[0].free == pytest.approx(-2.8)
+
+
 def test_what_a_free_slot_takes_longer_is_transport():
     rows = [(0.0, 0.5, 1.5, 10)]  # a free slot: 0.5 s from submission
     rows += [(0.1, 1.5 + 1.2 * i + 0.2, 1.5 + 1.2 * (i + 1), 10) for i in range(12)]

@@ -19,7 +19,7 @@ S = 1_000_000_000
 
 
 def logged(**values: float) -> pl.DataFrame:
-    return pl.DataFrame({"key": list(values), "value": list(values.values())})
+    return pl.DataFrame({"step": 1, "key": list(values), "value": list(values.values())})
 
 
 def test_metrics_alone_give_a_coarser_calibration():
@@ -44,6 +44,17 @@ def test_metrics_alone_give_a_coarser_calibration():
     assert found.outside[-1].about == "calibration"
     # 40 s of generation, 20 s of training, 3 s of sync.
     assert found.step_s.value == pytest.approx(63, rel=0.15)
+
+
+def test_steps_that_hardly_wait_count_as_much_as_those_that_do_and_the_start_up_does_not():
+    """Two batches are generated at once: the trainer waits 20 s for one and not for the other."""
+    usual = {"response_length/mean": 500.0, "timing_s/update_actor": 20.0}
+    steps = [
+        logged(**usual, **{"timing_s/gen": wait}).with_columns(step=pl.lit(step))
+        for step, wait in enumerate((90.0, 0.0, 20.0, 0.0, 20.0), start=1)
+    ]
+    calibration = calibrate_metrics(pl.concat(steps), Knobs(mode="sync"), "run")
+    assert simulate(calibration).step_s.value == pytest.approx(10 + 20, rel=0.15)
 
 
 @pytest.mark.parametrize("prefix", ["", "timing_s/"], ids=["once", "twice, as fully_async"])

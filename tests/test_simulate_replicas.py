@@ -112,6 +112,14 @@ def test_transport_counts_as_busy_once():
     assert pool.busy_s == [6.5]
 
 
+def test_transport_is_busy_no_further_than_it_has_got():
+    # Busy 0-3 s; its response is on its way back until 4 s.
+    pool = replicas(edge_s=1.0)
+    submit(pool, 3)
+    ends(pool)
+    assert [pool.busy(now, [0]) for now in (3.0, 3.25, 4.0, 9.0)] == [3.0, 3.25, 4.0, 4.0]
+
+
 def test_an_aborted_request_asks_again_a_second_later():
     job = world(lengths=(10,))
     job.submit_group()

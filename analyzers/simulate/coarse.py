@@ -40,7 +40,10 @@ _SYNCS: Final = ("timing_s/timing_s/param_sync", "timing_s/param_sync", "timing_
 _COSTS: Final = (
     "sync_s", "checkpoint_s", "switch_to_rollout_s", "switch_to_trainer_s", "validation_before_s",
 )  # fmt: skip
-_NEEDED: Final = ("response_length/mean", "timing_s/update_actor", "timing_s/gen")
+_UPDATED: Final = "timing_s/update_actor"
+_NEEDED: Final = ("response_length/mean", _UPDATED, "timing_s/gen")
+#: Of so few steps the first is counted, too.
+_FEW: Final = 2
 
 
 def calibrate_metrics(metrics: pl.DataFrame, knobs: Knobs, run_id: str | None) -> Calibration:
@@ -133,8 +136,15 @@ def _unreached(short: float) -> tuple[str, ...]:
 
 
 def _means(metrics: pl.DataFrame) -> dict[str, float]:
-    """Return the median over steps of each metric: the first steps hold the start-up."""
-    table = metrics.group_by(pl.col("key").cast(pl.String)).agg(pl.col("value").median())
+    """Return the mean over steps of each metric, without the first update: it holds the start-up.
+
+    Means, not medians: where a batch in two is generated ahead, half of the steps hardly wait.
+    """
+    trained = metrics.filter(pl.col("key").cast(pl.String) == _UPDATED)["step"].unique().sort()
+    settled = pl.col("step") > (trained[0] if len(trained) > _FEW else -1)
+    table = metrics.group_by(pl.col("key").cast(pl.String)).agg(
+        pl.coalesce(pl.col("value").filter(settled).mean(), pl.col("value").mean())
+    )
     return dict(table.iter_rows())
 
 

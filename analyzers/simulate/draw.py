@@ -1,11 +1,11 @@
 """What a seed takes a calibration's numbers to be, within what is known of them.
 
-Each fitted number is drawn from a normal distribution about its estimate, as wide as its standard
-error and the residual of its constraint together, and cut to what is possible (0 and above). A
-cost that cannot be told from nothing is so at times nothing and at times as much as its noise
-could hide, and predictions that depend on it widen by that. A slope (decoding against concurrency,
-training against tokens) turns about the mean of what was measured: there the time is known,
-however uncertain the slope.
+Each fitted number is drawn from a normal distribution about its estimate without the constraint, as
+wide as its standard error, cut to what is possible (0 and above): what the recording speaks against
+does not become likely by the cut. A cost that cannot be told from nothing is so drawn as small as
+its noise can hide it, and predictions that depend on it widen by that. A slope (decoding against
+concurrency, training against tokens) turns about the mean of what was measured: there the time is
+known, however uncertain the slope.
 """
 
 from __future__ import annotations
@@ -68,12 +68,11 @@ def _training(calibration: Calibration, fits: dict[str, Fit], rng: np.random.Gen
 
 
 def _draw(rng: np.random.Generator, fit: Fit, value: float, highest: float) -> float:
-    """Draw about `value` within [0, highest]; anything there where nothing is known."""
-    spread = fit.spread
+    """Draw about the free estimate within [0, highest]; anything there where nothing is known."""
     if fit.unbounded:
         return float(rng.uniform(0.0, highest)) if math.isfinite(highest) else value
-    for _ in range(_TRIES if spread else 0):
-        tried = float(rng.normal(value, spread))
+    for _ in range(_TRIES if fit.error else 0):
+        tried = float(rng.normal(fit.free, fit.error))
         if 0 <= tried <= highest:
             return tried
     return value

@@ -58,7 +58,7 @@ def fit_decode(
     speed: tuple[Fit, ...] = fit_speed(times)
     base, slope, stall = (fit.value for fit in speed)
     fitted = fitted_seconds(times, base, slope, stall)
-    starts = start_times(requests, capacity)
+    starts = start_times(requests, capacity, noticed_s=stall if timed else 0.0)
     if not timed:  # what is no decoding is the start then
         starts = replace(speed[2], name="decode.start_s"), starts[1]
         speed = speed[:2]
@@ -92,19 +92,22 @@ def _from_submission(requests: pl.DataFrame, capacity: int) -> pl.DataFrame:
     return slots.filter(pl.col("freed_ns") <= pl.col("submit_ns"))
 
 
-def start_times(requests: pl.DataFrame, capacity: int) -> tuple[Fit, Fit]:
+def start_times(requests: pl.DataFrame, capacity: int, noticed_s: float = 0.0) -> tuple[Fit, Fit]:
     """Return how long a start holds a slot, and how much longer a request takes to get there.
 
     Where requests queue, the j-th to start on a replica with c slots starts at the (j-c)-th end:
     from there to its first token it holds the slot (median). Requests that found a free slot
     take longer from submission to first token; the difference is transport, which holds none.
-    Where none queued, all of it is taken to hold the slot.
+    Where none queued, all of it is taken to hold the slot. `noticed_s` is how long after its last
+    token an end was noticed: the slot was free by then.
 
     Worked example: one slot; a ends at 5 s, b, submitted at 1 s, has its first token at 5.2 s:
     0.2 s hold the slot.
     """
     known = requests.filter(pl.col("first_token_ns").is_not_null() & pl.col("end_ns").is_not_null())
-    starts = _with_slots_everywhere(known, capacity)
+    starts = _with_slots_everywhere(known, capacity).with_columns(
+        freed_ns=pl.col("freed_ns") - round(noticed_s * 1e9)
+    )
     queued = starts.filter(pl.col("freed_ns") > pl.col("submit_ns"))
     free = starts.filter(pl.col("freed_ns") <= pl.col("submit_ns"))
     whole = ((free["first_token_ns"] - free["submit_ns"]) / 1e9).to_numpy()

@@ -2,8 +2,8 @@
 
 A time cannot be negative, so a cost is the non-negative least-squares estimate of its
 observations. Where noise puts the unconstrained estimate below zero, the two differ: that is the
-residual, and it is reported, not swallowed. Every seed of a simulation draws each number about its
-estimate, as widely as error and residual together say (`draw.py`).
+residual, and it is reported, not swallowed. Every seed of a simulation draws each number as widely
+as its error says (`draw.py`).
 
 Worked example: a cost seen as -0.3, 0.1 and -0.1 s has a mean of -0.1 s with a standard error of
 0.115 s. It is taken to be 0 s with a residual of 0.1 s: below the noise.
@@ -65,11 +65,6 @@ class Fit:
         if self.free <= _NOISE * self.error:
             return "not identifiable: below noise"
         return "fits"
-
-    @property
-    def spread(self) -> float:
-        """Return how widely a seed draws about `value`: error and residual together."""
-        return math.hypot(self.error or 0.0, self.residual)
 
 
 def constrained(name: str, free: float, error: float | None, observations: int) -> Fit:

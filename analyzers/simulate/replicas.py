@@ -175,11 +175,14 @@ class Replicas:
 
     def busy(self, now: float, replicas: Sequence[int]) -> float:
         """Return the seconds that these replicas have generated so far, summed over them."""
-        since = self._busy_since
-        return sum(
-            self.busy_s[replica] + (now - since[replica] if since[replica] < now else 0.0)
-            for replica in replicas
-        )
+        return sum(self._busy(now, replica) for replica in replicas)
+
+    def _busy(self, now: float, replica: int) -> float:
+        since, until = self._busy_since[replica], self._idle_since[replica]
+        if since < now:
+            return self.busy_s[replica] + now - since
+        # A last response on its way back counts until it arrives, no further than now.
+        return self.busy_s[replica] - max(0.0, until - now)
 
     def running(self) -> int:
         """Return how many responses are being decoded."""

@@ -1,4 +1,4 @@
-"""Record the runs that the simulator is held against: `settings.yaml`, on emulated devices.
+"""Record the runs that the simulator is held against: those of `settings.yaml`.
 
     python benchmarks/validation/record.py                  all that are not recorded yet
     python benchmarks/validation/record.py NAME...          these, recorded or not
@@ -47,7 +47,8 @@ def profile_of(name: str) -> dict[str, Any]:
     change = found["runs"][name]
     profile: dict[str, Any] = {"name": f"validation-{name}", **found["profiles"][change["profile"]]}
     for part in ("resources", "overrides", "emulated"):
-        profile[part] = profile[part] | change.get(part, {})
+        if part in profile:
+            profile[part] = profile[part] | change.get(part, {})
     return profile | ({"steps": change["steps"]} if "steps" in change else {})
 
 
@@ -74,17 +75,23 @@ def keep(name: str, trace: Path) -> None:
     change = settings()["runs"][name]
     kept = {
         "run": name,
+        "profile": change["profile"],
         "knobs": asdict(with_work(knobs, change)),
         "warm_up_versions": warm_up,
         "versions": versions,
         "recorded": asdict(recorded(report)),
         "doubts": list(emulation.doubts) if (emulation := opened.analyze().trust.emulation) else [],
         "calibration": Calibration.from_report(opened, report).to_dict()
-        if change.get("calibrates")
+        if calibrates(name)
         else None,
     }
     MEASURED.mkdir(exist_ok=True)
     (MEASURED / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+def calibrates(name: str) -> bool:
+    """Whether a run is the one of its profile from which the others are predicted."""
+    return bool(settings()["runs"][name]["profile"] == name)
 
 
 def with_work(knobs: Knobs, change: dict[str, Any]) -> Knobs:
