@@ -261,6 +261,27 @@ def test_a_request_parked_at_the_gate_does_not_generate(t):
     }
 
 
+def test_a_hybrid_replica_that_is_never_lent_explains_no_wait(tmp_path):
+    """Its gate closes at 1 for good; the trainer waits 2-8 for what other devices generate."""
+    topology = rlinsight.Topology(
+        devices=[
+            rlinsight.Device("n0/0", node="n0", index=0, kind="cpu", pool="trainer"),
+            rlinsight.Device("n1/0", node="n1", index=0, kind="cpu", pool="rollout"),
+        ],
+        lanes=[
+            rlinsight.Lane("trainer", role="trainer"),
+            rlinsight.Lane("replica0", role="replica", devices=["n0/0"], engine_kind="hybrid"),
+            rlinsight.Lane("replica1", role="replica", devices=["n1/0"], engine_kind="standalone"),
+        ],
+    )
+    t = Timeline(tmp_path / "t", topology, mode="separate_async")
+    t.step(1, 0, 20)
+    busy_trainer(t, (2, 8))
+    t.span("replica0", "paused", 1, None, attrs={"rejects": False})
+    t.gen(0, 20, lane="replica1")
+    assert causes(t, "trainer") == {"wait_samples": 6.0}
+
+
 def test_hybrid_devices_are_accounted_as_what_they_did(tmp_path):
     """The trainer's device generates 4-8 while the driver waits, and trains 8-20."""
     topology = rlinsight.Topology(

@@ -68,7 +68,9 @@ def _from_spans(tables: Tables, window: Window) -> list[pl.LazyFrame]:
     names = tables.spans["activity"].unique().cast(pl.String).to_list()
     states = {name: state for name in names if (state := _state_of(name)) is not None}
     parts = (
-        spans.filter(paused).with_columns(state=_pause_state()),
+        spans.filter(paused)
+        .with_columns(state=_pause_state())
+        .filter((pl.col("state") != STATE_ID[PAUSED_UNKNOWN]) | ~_is_on_trainers(tables.topology)),
         spans.filter(activity.is_in(list(states))).with_columns(
             state=pl.when((activity == "validate") & _is_elsewhere(tables))
             .then(pl.lit(STATE_ID["bubble.validation"], pl.UInt8))
@@ -105,11 +107,25 @@ def _validation_requests(tables: Tables) -> pl.DataFrame | None:
     all_of_them = tables.requests.filter(pl.col("validate").fill_null(value=False))
     if all_of_them.is_empty():
         return None
-    devices = {device.id for device in tables.topology.devices if device.pool == "trainer"}
-    lanes = [lane.id for lane in tables.topology.replicas() if devices & set(lane.devices)]
+    lanes = _on_trainers(tables.topology)
     return all_of_them.filter(pl.col("lane").is_in(lanes)).select(
         start_ns="submit_ns", end_ns=pl.col("end_ns").fill_null(tables.end_ns)
     )
+
+
+def _is_on_trainers(topology: Topology) -> pl.Expr:
+    """Whether a span is of a replica on the trainer's devices.
+
+    Its gate is closed whenever the devices are not lent to it. Without a reason that explains
+    nothing: why the devices idle then is told by what the trainer waits for.
+    """
+    return pl.col("lane").is_in(_on_trainers(topology))
+
+
+def _on_trainers(topology: Topology) -> list[str]:
+    """Return the replicas on the trainer's devices."""
+    devices = {device.id for device in topology.devices if device.pool == "trainer"}
+    return [lane.id for lane in topology.replicas() if devices & set(lane.devices)]
 
 
 def _from_requests(tables: Tables, window: Window) -> pl.LazyFrame:
