@@ -44,11 +44,16 @@ class Child:
         self._process = process
 
     def wait(self) -> Ended:
-        """Wait for its end. Ctrl-C is passed on, each time, and it ends in order first."""
+        """Wait for its end. Ctrl-C is passed on, each time, and it ends in order first.
+
+        In short waits: since polars was imported, Ctrl-C does not cut off one without a timeout.
+        """
         interrupted = False
         while True:
             try:
-                code = self._process.wait()
+                code = self._process.wait(_POLL_S)
+            except subprocess.TimeoutExpired:
+                continue
             except KeyboardInterrupt:
                 interrupted = True
                 self._process.send_signal(signal.SIGINT)
