@@ -71,8 +71,9 @@ def _draw(rng: np.random.Generator, fit: Fit, value: float, highest: float) -> f
     """Draw about the free estimate within [0, highest]; anything there where nothing is known."""
     if fit.unbounded:
         return float(rng.uniform(0.0, highest)) if math.isfinite(highest) else value
-    for _ in range(_TRIES if fit.error else 0):
-        tried = float(rng.normal(fit.free, fit.error))
-        if 0 <= tried <= highest:
-            return tried
+    if fit.error:
+        for _ in range(_TRIES):
+            tried = float(rng.normal(fit.free, fit.error))
+            if 0 <= tried <= highest:
+                return tried
     return value
