@@ -259,6 +259,13 @@ def test_no_more_is_given_up_than_the_trainer_can_do_without():
     assert asked.gain(asked.effect({"warm_up_batches": 1})) < -FREE
 
 
+def test_a_wait_for_rollouters_that_are_busy_needs_no_samples_ahead():
+    work = job("separate_async", **AHEAD, warm_up_batches=7.0)
+    held = {("trainer", "wait_samples"): 0.3, ("rollouter", "no_prompts"): 0.09}
+    asked = case(work, "separate_async", staleness=old("separate_async", 3.0), bubbles=held)
+    assert "at the same throughput" in fresher.run_ahead(asked).says
+
+
 @pytest.mark.parametrize(
     ("mode", "lag", "waits", "reason"),
     [
@@ -270,7 +277,7 @@ def test_no_more_is_given_up_than_the_trainer_can_do_without():
 )
 def test_samples_stay_as_old_as_they_have_to_be(mode, lag, waits, reason):
     work = job(mode, **(AHEAD if mode != "sync" else {}), warm_up_batches=7.0)
-    held = {("trainer", "wait_samples"): waits}
+    held = {("trainer", "wait_samples"): waits, ("rollouter", "no_prompts"): 0.11}
     asked = case(work, mode, staleness=old(mode, lag), bubbles=held)
     assert reason in fresher.run_ahead(asked)
 

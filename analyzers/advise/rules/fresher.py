@@ -9,8 +9,10 @@ from rlinsight.analyzers.advise.case import NOT_CALIBRATED, Case
 from rlinsight.analyzers.advise.finding import Proposal, Rule
 from rlinsight.analyzers.simulate import Effect
 
-#: A trainer that waits more for samples needs the ones that lie ready.
+#: A trainer that waits more, for rollouters that have nothing to do for so long, needs the samples
+#: that lie ready. Where these are busy all of the time it needs faster ones.
 WAITS: Final = 0.05
+HELD_BACK: Final = 0.1
 #: Samples that are fresher than this cost little off-policy.
 OLD: Final = 1.0
 _PARTS: Final = (0.0, 0.25, 0.5, 0.75)
@@ -19,8 +21,9 @@ _PARTS: Final = (0.0, 0.25, 0.5, 0.75)
 def run_ahead(case: Case) -> Proposal | str:
     """The least that rollouts may be ahead by without making the trainer wait.
 
-    Rollouts that run ahead of a trainer which never waits only make samples older: fewer batches
-    to begin with, or a smaller staleness, train as many tokens on fresher ones.
+    Rollouts that run ahead of a trainer which never waits, or which waits for rollouts that are
+    busy all of the time, only make samples older: fewer batches to begin with, or a smaller
+    staleness, train as many tokens on fresher ones.
     """
     if case.mode() == "sync":
         return "this mode generates nothing ahead"
@@ -28,8 +31,12 @@ def run_ahead(case: Case) -> Proposal | str:
     if lag is None or lag < OLD:
         return "the lag is not known" if lag is None else f"samples are {lag:.2g} versions old"
     waits = case.bubble("trainer", "wait_samples", "long_tail", "poll_interval")
-    if waits > WAITS:
-        return f"the trainer waits {waits:.1%} of its time: samples ahead are what it lacks"
+    held_back = case.bubble("rollouter", "staleness_quota", "queue_full", "no_prompts")
+    if waits > WAITS and held_back > HELD_BACK:
+        return (
+            f"the trainer waits {waits:.1%} of its time for rollouters that are held back "
+            f"{held_back:.1%} of theirs: samples ahead are what it lacks"
+        )
     if case.knobs is None:
         return NOT_CALIBRATED
     effects = [effect for change in _less(case) if (effect := case.effect(change)) is not None]
@@ -70,8 +77,9 @@ RULES: Final = (
     Rule(
         name="run_ahead", tier=4, variables="staleness", check=run_ahead, aim="freshness",
         asks="Do rollouts run further ahead than the trainer needs?",
-        fires=f"the trainer waits at most {WAITS:.0%}, samples are at least {OLD:.0f} version old, "
-        "and fewer warm-up batches, in fully_async a smaller staleness, are predicted to make them "
+        fires=f"samples are at least {OLD:.0f} version old; the trainer waits at most {WAITS:.0%}, "
+        f"or rollouters idle at most {HELD_BACK:.0%} for want of quota or prompts; and fewer "
+        "warm-up batches, in fully_async a smaller staleness, are predicted to make samples "
         "fresher by a quarter at no cost in throughput",
         risk="Less slack for longer responses later in training.",
         verify="The mean lag falls; the trainer still does not wait.",
