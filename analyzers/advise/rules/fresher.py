@@ -82,8 +82,8 @@ RULES: Final = (
         "warm-up batches, in fully_async a smaller staleness, are predicted to make samples "
         "fresher by a quarter at no cost in throughput",
         risk="Less slack for longer responses later in training.",
-        verify="The mean lag falls; the trainer still does not wait.",
-        falsifier="The trainer begins to wait: what was ahead covered pauses that are rarer than "
+        verify="The mean lag falls; the trainer waits no longer than before.",
+        falsifier="The trainer waits longer: what was ahead covered pauses that are rarer than "
         "the recorded window.",
     ),
 )  # fmt: skip
