@@ -71,19 +71,21 @@ def test_staleness_is_raised_to_its_plateau_where_the_sync_step_is_to_stay(tmp_p
 def test_rollouters_that_run_ahead_are_caught_up_with(tmp_path):
     """Fewer of them, then larger micro-batches, then fewer batches ahead: fresher at no cost.
 
-    With larger micro-batches the trainer is fast enough for a few rollouters more.
+    With larger micro-batches the trainer is fast enough for a few rollouters more; whether these
+    come before or after the batches ahead is a matter of what the runs happen to show.
     """
     log = tuned("run_ahead", tmp_path)
-    found = changes(log)
-    assert list(found)[:2] == ["fewer_rollouters", "token_budget"]
-    assert list(found)[-1] == "run_ahead"
+    rules = list(changes(log))
+    assert rules[:2] == ["fewer_rollouters", "token_budget"]
+    assert set(rules[2:]) <= {"more_rollouters", "run_ahead"}
     assert gain(log) > 1.8
     figures = [one["measured"]["figures"] for one in kept(log)]
     ahead = [one["mini-batches ahead"] for one in figures]
     assert ahead[0] > 4.5
     assert ahead[0] > ahead[1] > ahead[2]
-    assert ahead[-1] < 2
-    assert figures[-1]["mean lag"] < 0.75 * figures[-2]["mean lag"]
+    at = 1 + rules.index("run_ahead")
+    assert ahead[at] < 2
+    assert figures[at]["mean lag"] < 0.75 * figures[at - 1]["mean lag"]
 
 
 def test_a_killed_tuning_waits_for_its_run_and_goes_on(tmp_path):
